@@ -1,0 +1,1 @@
+"""Samplers of points as LightningDataModules; imported as `pinnfuse.datamodules`."""

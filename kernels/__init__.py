@@ -1,0 +1,1 @@
+"""Triton operators, imported as `pinnfuse.kernels`; the only place of the library that imports Triton."""
