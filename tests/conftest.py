@@ -47,7 +47,7 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_reference() -> Path:
-    """Published reference data that lies beside a checkout, and in no repository: tests that compare with it skip elsewhere."""
+    """Published reference data that may lie beside a checkout; a test that compares with it is skipped elsewhere."""
     folder = ROOT.parent / "shared" / "reference"
     if not folder.is_dir():
         pytest.skip("no ../shared/reference beside this checkout")
