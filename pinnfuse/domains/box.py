@@ -1,0 +1,157 @@
+"""Boxes of named coordinates, and their faces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pinnfuse.domains.region import Region, Union
+from pinnfuse.domains.sampling import unit_cube
+
+if TYPE_CHECKING:
+    from pinnfuse.domains.disc import Disc, Perforated
+
+_SIDES = ("low", "high", "both")
+
+
+class Box(Region):
+    """Product of intervals: `Box({"t": (0, 1), "x": (-1, 1)})`. Columns of points follow the order of the names."""
+
+    def __init__(self, bounds: Mapping[str, Sequence[float]]) -> None:
+        """
+        Raises:
+            ValueError: no coordinate, a bound that is not two finite numbers, or low >= high.
+        """
+        if not bounds:
+            raise ValueError("Box: give at least one coordinate, e.g. Box({'x': (0, 1)}).")
+        checked: dict[str, tuple[float, float]] = {}
+        for name, interval in bounds.items():
+            try:
+                low, high = (float(b) for b in interval)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"Box: bounds of {name!r} must be two numbers (low, high); got {interval!r}."
+                ) from None
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ValueError(f"Box: bounds of {name!r} must be finite with low < high; got ({low:g}, {high:g}).")
+            checked[str(name)] = (low, high)
+        self.bounds = checked
+        self.coordinates = tuple(checked)
+
+    @property
+    def measure(self) -> float:
+        return math.prod(high - low for low, high in self.bounds.values())
+
+    def axis(self, coordinate: str) -> int:
+        """Column of a coordinate."""
+        if coordinate not in self.bounds:
+            raise ValueError(f"Box: no coordinate {coordinate!r}; there are {', '.join(self.coordinates)}.")
+        return self.coordinates.index(coordinate)
+
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        method: str = "sobol",
+    ) -> Tensor:
+        return _scale(unit_cube(n, len(self.bounds), generator, device, dtype, method), list(self.bounds.values()))
+
+    def contains(self, points: Tensor, tolerance: float = 1e-6) -> Tensor:
+        return _inside(self._checked(points), list(self.bounds.values()), tolerance)
+
+    def face(self, coordinate: str, side: str = "both") -> Region:
+        """The part of the boundary where a coordinate takes its "low" or "high" bound (or the union of "both")."""
+        self.axis(coordinate)
+        if side not in _SIDES:
+            raise ValueError(f"Box.face: `side` must be one of {', '.join(_SIDES)}; got {side!r}.")
+        if side == "both":
+            return Union(Face(self, coordinate, "low"), Face(self, coordinate, "high"))
+        return Face(self, coordinate, side)
+
+    def initial(self, coordinate: str = "t") -> Region:
+        """The slice where time takes its low bound."""
+        return self.face(coordinate, "low")
+
+    def boundary(self, coordinates: Sequence[str] | None = None) -> Region:
+        """All faces of the given coordinates; by default of all but `t`."""
+        chosen = [c for c in self.coordinates if c != "t"] if coordinates is None else list(coordinates)
+        return Union(*(self.face(c) for c in chosen))
+
+    def without(self, *holes: Disc) -> Perforated:
+        """The box minus discs."""
+        from pinnfuse.domains.disc import Perforated
+
+        return Perforated(self, holes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Box) and list(self.bounds.items()) == list(other.bounds.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.bounds.items()))
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name!r}: ({low:g}, {high:g})" for name, (low, high) in self.bounds.items())
+        return f"Box({{{inside}}})"
+
+
+class Face(Region):
+    """One face of a box: `coordinate` held at its low or high bound, the others free."""
+
+    def __init__(self, box: Box, coordinate: str, side: str) -> None:
+        if side not in ("low", "high"):
+            raise ValueError(f"Face: `side` must be 'low' or 'high'; got {side!r}.")
+        self.box, self.coordinate, self.side = box, coordinate, side
+        self.coordinates = box.coordinates
+        self.axis = box.axis(coordinate)
+        self.value = box.bounds[coordinate][side == "high"]
+        self.normal = 1.0 if side == "high" else -1.0  # outward, along `coordinate`
+        free = {name: b for name, b in box.bounds.items() if name != coordinate}
+        self._free_bounds = list(free.values())
+        self._closed_bounds = [(self.value, self.value) if n == coordinate else b for n, b in box.bounds.items()]
+
+    @property
+    def measure(self) -> float:
+        return math.prod(high - low for low, high in self._free_bounds)
+
+    def sample(
+        self,
+        n: int,
+        generator: torch.Generator | None = None,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        method: str = "sobol",
+    ) -> Tensor:
+        free = _scale(unit_cube(n, len(self._free_bounds), generator, device, dtype, method), self._free_bounds)
+        fixed = free.new_full((len(free), 1), self.value)
+        return torch.cat([free[:, : self.axis], fixed, free[:, self.axis :]], dim=1)
+
+    def contains(self, points: Tensor, tolerance: float = 1e-6) -> Tensor:
+        return _inside(self._checked(points), self._closed_bounds, tolerance)
+
+    def __repr__(self) -> str:
+        return f"{self.box!r}.face({self.coordinate!r}, {self.side!r})"
+
+
+def _scale(unit: Tensor, bounds: list[tuple[float, float]]) -> Tensor:
+    """[n, d] of the unit cube to the box. Interpolates from the nearer end, so rounding never leaves the box."""
+    if not bounds:
+        return unit
+    columns = []
+    for axis, (low, high) in enumerate(bounds):
+        s = unit[:, axis]
+        columns.append(torch.where(s < 0.5, low + (high - low) * s, high - (high - low) * (1 - s)))
+    return torch.stack(columns, dim=1)
+
+
+def _inside(points: Tensor, bounds: list[tuple[float, float]], tolerance: float) -> Tensor:
+    inside = torch.ones(len(points), dtype=torch.bool, device=points.device)
+    for axis, (low, high) in enumerate(bounds):
+        x = points[:, axis]
+        inside &= (x >= low - tolerance) & (x <= high + tolerance)
+    return inside
