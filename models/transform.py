@@ -1,0 +1,53 @@
+"""Hard constraints: an output transform that meets conditions exactly, whatever the network does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import sympy
+import torch
+from torch import Tensor, nn
+
+from pinnfuse.errors import nearest
+from pinnfuse.pde import parse_expression, torch_function
+
+
+class OutputTransform(nn.Module):
+    r"""A network followed by $u = g(x, \hat u)$, for example $u = -\sin \pi x + t (1 - x^2) \hat u$.
+
+    Args:
+        net: [N, d] -> [N, m], the raw fields.
+        expressions: {field: text}, in which coordinates are the inputs and field names the raw outputs;
+            a field without an entry passes unchanged.
+        fields, coordinates: names of the columns of the output and of the input.
+
+    Raises:
+        ValueError: an entry names an unknown field, or does not depend on any raw output.
+    """
+
+    def __init__(
+        self, net: nn.Module, expressions: Mapping[str, str], fields: Sequence[str], coordinates: Sequence[str]
+    ):
+        super().__init__()
+        for name in expressions:
+            if name not in fields:
+                raise ValueError(f"OutputTransform: no field {name!r}. {nearest(name, fields)}")
+        raw = {name: sympy.Symbol(name) for name in fields}
+        symbols = {name: sympy.Symbol(name) for name in coordinates} | raw
+        parsed = [parse_expression(expressions.get(name, name), symbols) for name in fields]
+        for name, expression in zip(fields, parsed, strict=True):
+            if not expression.free_symbols & set(raw.values()):
+                raise ValueError(f"OutputTransform: {name} = {expression} does not contain the network's output")
+        self.net = net
+        self.expressions = dict(expressions)
+        self.columns, self.width = len(coordinates), len(fields)
+        self.transform = torch_function(parsed, list(symbols.values()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        raw = self.net(x)
+        inputs = [x[:, c : c + 1] for c in range(self.columns)]
+        outputs = [raw[:, c : c + 1] for c in range(self.width)]
+        return torch.cat(self.transform(*inputs, *outputs), dim=1)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name} = {text}" for name, text in self.expressions.items())
