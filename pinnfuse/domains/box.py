@@ -74,6 +74,10 @@ class Box(Region):
             return Union(Face(self, coordinate, "low"), Face(self, coordinate, "high"))
         return Face(self, coordinate, side)
 
+    def slice(self, values: Mapping[str, float]) -> Slice:
+        """The part where the named coordinates have the given values: an edge, a corner, a line through the middle."""
+        return Slice(self, values)
+
     def initial(self, coordinate: str = "t") -> Region:
         """The slice where time takes its low bound."""
         return self.face(coordinate, "low")
@@ -100,24 +104,25 @@ class Box(Region):
         return f"Box({{{inside}}})"
 
 
-class Face(Region):
-    """One face of a box: `coordinate` held at its low or high bound, the others free."""
+class Slice(Region):
+    """The part of a box in which some coordinates are held at given values and the others are free."""
 
-    def __init__(self, box: Box, coordinate: str, side: str) -> None:
-        if side not in ("low", "high"):
-            raise ValueError(f"Face: `side` must be 'low' or 'high'; got {side!r}.")
-        self.box, self.coordinate, self.side = box, coordinate, side
-        self.coordinates = box.coordinates
-        self.axis = box.axis(coordinate)
-        self.value = box.bounds[coordinate][side == "high"]
-        self.normal = 1.0 if side == "high" else -1.0  # outward, along `coordinate`
-        free = {name: b for name, b in box.bounds.items() if name != coordinate}
-        self._free_bounds = list(free.values())
-        self._closed_bounds = [(self.value, self.value) if n == coordinate else b for n, b in box.bounds.items()]
+    def __init__(self, box: Box, values: Mapping[str, float]) -> None:
+        """
+        Raises:
+            ValueError: an unknown coordinate, or a value outside its bounds.
+        """
+        for name, value in values.items():
+            low, high = box.bounds[box.coordinates[box.axis(name)]]
+            if not low <= value <= high:
+                raise ValueError(f"Slice: {name} = {value:g} is outside [{low:g}, {high:g}].")
+        self.box, self.coordinates = box, box.coordinates
+        self.values = {name: float(value) for name, value in values.items()}
+        self._free = {name: bounds for name, bounds in box.bounds.items() if name not in values}
 
     @property
     def measure(self) -> float:
-        return math.prod(high - low for low, high in self._free_bounds)
+        return math.prod(high - low for low, high in self._free.values())
 
     def sample(
         self,
@@ -127,12 +132,28 @@ class Face(Region):
         dtype: torch.dtype = torch.float32,
         method: str = "sobol",
     ) -> Tensor:
-        free = _scale(unit_cube(n, len(self._free_bounds), generator, device, dtype, method), self._free_bounds)
-        fixed = free.new_full((len(free), 1), self.value)
-        return torch.cat([free[:, : self.axis], fixed, free[:, self.axis :]], dim=1)
+        free = _scale(unit_cube(n, len(self._free), generator, device, dtype, method), list(self._free.values()))
+        columns = {name: free[:, i] for i, name in enumerate(self._free)}
+        columns.update({name: free.new_full((len(free),), value) for name, value in self.values.items()})
+        return torch.stack([columns[name] for name in self.coordinates], dim=1)
 
     def contains(self, points: Tensor, tolerance: float = 1e-6) -> Tensor:
-        return _inside(self._checked(points), self._closed_bounds, tolerance)
+        closed = self.box.bounds | {name: (value, value) for name, value in self.values.items()}
+        return _inside(self._checked(points), list(closed.values()), tolerance)
+
+    def __repr__(self) -> str:
+        return f"{self.box!r}.slice({self.values!r})"
+
+
+class Face(Slice):
+    """One face of a box: `coordinate` held at its low or high bound, the others free."""
+
+    def __init__(self, box: Box, coordinate: str, side: str) -> None:
+        if side not in ("low", "high"):
+            raise ValueError(f"Face: `side` must be 'low' or 'high'; got {side!r}.")
+        super().__init__(box, {coordinate: box.bounds[coordinate][side == "high"]})
+        self.coordinate, self.side = coordinate, side
+        self.normal = 1.0 if side == "high" else -1.0  # outward, along `coordinate`
 
     def __repr__(self) -> str:
         return f"{self.box!r}.face({self.coordinate!r}, {self.side!r})"

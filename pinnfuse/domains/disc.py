@@ -121,7 +121,7 @@ class Perforated(Region):
 
     def initial(self, coordinate: str = "t") -> Region:
         """The initial slice, minus the holes."""
-        return _Slice(self, coordinate)
+        return _Initial(self, coordinate)
 
     def boundary(self, coordinates: Sequence[str] | None = None) -> Region:
         """The faces of the outer box; the rims of the holes are in `rims`."""
@@ -131,7 +131,7 @@ class Perforated(Region):
         return f"{self.box!r}.without({', '.join(map(repr, self.holes))})"
 
 
-class _Slice(Region):
+class _Initial(Region):
     """A perforated box at the low bound of a coordinate."""
 
     def __init__(self, region: Perforated, coordinate: str) -> None:

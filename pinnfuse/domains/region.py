@@ -76,7 +76,7 @@ class Union(Region):
         names = {region.coordinates for region in flat}
         if len(names) > 1:
             raise ValueError(f"Union: all regions must have the same coordinates in the same order; got {names}.")
-        self.regions = tuple(flat)
+        self.regions: tuple[Region, ...] = tuple(flat)
         self.coordinates = flat[0].coordinates
 
     @property

@@ -40,13 +40,12 @@ def _sobol(n: int, dims: int, generator: torch.Generator | None, device: torch.d
     Both keep the net property, so a power of two is the natural n. The scramble is drawn on the device;
     `torch.quasirandom` scrambles on the host with a seed of its own, and so cannot follow a generator.
     """
-    options = {"generator": generator, "device": device}
-    lower = torch.randint(0, 2, (dims, _BITS, _BITS), **options).tril(-1).float()  # type: ignore[call-overload]
+    lower = torch.randint(0, 2, (dims, _BITS, _BITS), generator=generator, device=device).tril(-1).float()
     scramble = lower + torch.eye(_BITS, device=device)
     bits = (_direction_bits(dims, device) @ scramble.mT).round().to(torch.int64) & 1
     powers = 1 << torch.arange(_BITS - 1, -1, -1, device=device)
     numbers = (bits * powers).sum(-1)  # [dims, 30]
-    value = torch.randint(0, 1 << _BITS, (dims,), **options).expand(n, dims)  # type: ignore[call-overload]
+    value = torch.randint(0, 1 << _BITS, (dims,), generator=generator, device=device).expand(n, dims)
     index = torch.arange(n, device=device)
     gray = index ^ (index >> 1)
     for bit in range(max(n - 1, 1).bit_length()):
