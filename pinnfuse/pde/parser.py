@@ -1,0 +1,315 @@
+"""Text to sympy, by a whitelist over Python's `ast`. Nothing in the text is ever executed.
+
+The language: numbers, names, + - * / **, parentheses, and calls of the functions in `functions.py` (and, inside a PDE,
+of D, laplacian and biharmonic). A constant part is also followed in double precision: it is refused before sympy
+would compute an integer of a billion digits.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+import sympy
+
+from pinnfuse.errors import nearest
+from pinnfuse.pde.functions import CONSTANTS, FUNCTIONS, apply
+
+__all__ = ["parse", "parse_expression"]
+
+MAX_CHARACTERS = 20_000
+MAX_NODES = 5_000
+MAX_DEPTH = 50
+MAX_EXPONENT = 100
+MAX_BITS = 4096  # of an exact number's numerator or denominator
+
+Operator = Callable[[Sequence[sympy.Expr]], sympy.Expr]
+Value = tuple[sympy.Expr, "float | None"]  # the expression, and its value where it is a constant
+
+_ALLOWED = "numbers, names, + - * / **, parentheses and the functions "
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_+\-*/()., \t\r\n]")
+_HINTS = {"^": " For a power write **.", "=": " Write an equation as one `left = right`."}
+_NODES = {
+    ast.Attribute: "attribute access",
+    ast.Compare: "a comparison",
+    ast.BoolOp: "and/or",
+    ast.IfExp: "if/else",
+    ast.Tuple: "a tuple",
+    ast.Starred: "unpacking",
+    ast.Lambda: "a lambda",
+}
+
+
+def parse_expression(text: str, symbols: Mapping[str, sympy.Symbol]) -> sympy.Expr:
+    """A function of `symbols`, e.g. "sin(pi*x)*exp(-t)", as a sympy expression.
+
+    Args:
+        text: the expression; no derivatives and no "=".
+        symbols: name -> symbol (coordinates, parameters, network outputs ...).
+
+    Raises:
+        ValueError: not in the language (with its position), an unknown name, or a name that shadows a function.
+    """
+    for name in symbols:
+        if name in FUNCTIONS or name in CONSTANTS:
+            raise ValueError(f"parse_expression: `symbols` redefines {name!r}, which the language owns. Rename it.")
+    return parse(text, "parse_expression: `text`", symbols.get, symbols, {})
+
+
+def parse(
+    text: str,
+    where: str,
+    resolve: Callable[[str], sympy.Expr | None],
+    known: Mapping[str, object],
+    operators: Mapping[str, Operator],
+    explain: Callable[[str], str] = lambda name: "",
+) -> sympy.Expr:
+    """Parse `text`.
+
+    Args:
+        text: the expression.
+        where: how an error message starts, e.g. "PDE: equation 'heat'".
+        resolve: name -> expression, or None for an unknown one; may raise ValueError with its own reason.
+        known: the names to list for an unknown one.
+        operators: functions of this caller, beside the common ones; they may raise ValueError.
+        explain: more to say about an unknown name.
+    """
+    return _Parser(text, where, resolve, known, operators, explain).run()
+
+
+class _Parser:
+    def __init__(
+        self,
+        text: str,
+        where: str,
+        resolve: Callable[[str], sympy.Expr | None],
+        known: Mapping[str, object],
+        operators: Mapping[str, Operator],
+        explain: Callable[[str], str],
+    ) -> None:
+        self.text, self.where, self.resolve, self.known = text, where, resolve, known
+        self.operators, self.explain = operators, explain
+        self.start = 0  # offset in `text` of the piece that ast sees
+        self.nodes = 0
+
+    def fail(self, message: str, offset: int) -> NoReturn:
+        """Raise with the line, the column and a caret."""
+        before = self.text[:offset]
+        line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1)
+        shown = self.text.split("\n")[line - 1]
+        left = max(0, column - 50)
+        excerpt = shown[left : left + 100].replace("\t", " ").replace("\r", " ")
+        raise ValueError(
+            f"{self.where}, line {line}, column {column + 1}: {message}\n    {excerpt}\n    {' ' * (column - left)}^"
+        )
+
+    def fail_at(self, message: str, node: ast.AST) -> NoReturn:
+        self.fail(message, self.start + getattr(node, "col_offset", 0))
+
+    def allowed(self) -> str:
+        return f"Allowed: {_ALLOWED}{', '.join([*FUNCTIONS, *self.operators])}."
+
+    def run(self) -> sympy.Expr:
+        text = self.text
+        if not isinstance(text, str):
+            raise ValueError(f"{self.where}: expected text, got {type(text).__name__}.")
+        if len(text) > MAX_CHARACTERS:
+            self.fail(f"the text has {len(text)} characters, more than {MAX_CHARACTERS}.", MAX_CHARACTERS)
+        equals = text.find("=") if "D" in self.operators else -1
+        forbidden = (
+            _FORBIDDEN.search(text) if equals < 0 else _FORBIDDEN.search(text[:equals] + " " + text[equals + 1 :])
+        )
+        if forbidden:
+            character = text[forbidden.start()]
+            self.fail(f"{character!r} is not allowed.{_HINTS.get(character, '')} {self.allowed()}", forbidden.start())
+        if equals < 0:
+            return self.side(0, len(text))
+        return self.side(0, equals) - self.side(equals + 1, len(text))
+
+    def side(self, start: int, stop: int) -> sympy.Expr:
+        """Parse text[start:stop]."""
+        piece = re.sub(r"\s", " ", self.text[start:stop])
+        self.start = start + len(piece) - len(piece.lstrip())
+        piece = piece.strip()
+        if not piece:
+            self.fail(f"the expression is empty. {self.allowed()}", min(start, max(len(self.text) - 1, 0)))
+        depth = 0
+        for offset, character in enumerate(piece):
+            depth += (character == "(") - (character == ")")
+            if depth > MAX_DEPTH:
+                self.fail(f"parentheses are nested more than {MAX_DEPTH} deep.", self.start + offset)
+        try:
+            tree = ast.parse(piece, mode="eval")
+        except SyntaxError as error:
+            offset = min(max((error.offset or 1) - 1, 0), len(piece) - 1)
+            self.fail(f"{error.msg or 'invalid syntax'}. {self.allowed()}", self.start + offset)
+        except (RecursionError, MemoryError, ValueError):
+            self.fail("the expression is nested too deep.", self.start)
+        expression, _ = self.visit(tree.body, 0)
+        return expression
+
+    def visit(self, node: ast.expr, depth: int) -> Value:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            self.fail_at(f"the expression has more than {MAX_NODES} parts.", node)
+        if depth > MAX_DEPTH:
+            self.fail_at(f"the expression is nested more than {MAX_DEPTH} deep.", node)
+        if isinstance(node, ast.Constant):
+            return self.number(node)
+        if isinstance(node, ast.Name):
+            return self.name(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            expression, value = self.visit(node.operand, depth + 1)
+            if isinstance(node.op, ast.UAdd):
+                return expression, value
+            return -expression, None if value is None else -value
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            return self.chain(node, (ast.Add, ast.Sub), depth)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+            return self.chain(node, (ast.Mult, ast.Div), depth)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            return self.power(node, depth)
+        if isinstance(node, ast.Call):
+            return self.call(node, depth)
+        what = _NODES.get(type(node), "this")
+        if isinstance(node, ast.BinOp | ast.UnaryOp):
+            what = "this operator"
+        self.fail_at(f"{what} is not allowed. {self.allowed()}", node)
+
+    def number(self, node: ast.Constant) -> Value:
+        if type(node.value) not in (int, float):
+            self.fail_at(f"{node.value!r} is not a real number. {self.allowed()}", node)
+        try:
+            value = float(node.value)
+        except OverflowError:
+            value = float("inf")
+        if value == float("inf"):
+            self.fail_at("the number is too large for double precision.", node)
+        exact = type(node.value) is int
+        return (sympy.Integer(node.value) if exact else sympy.Float(node.value)), value
+
+    def name(self, node: ast.Name) -> Value:
+        if node.id in CONSTANTS:
+            return CONSTANTS[node.id]
+        if node.id in FUNCTIONS or node.id in self.operators:
+            self.fail_at(f"{node.id!r} is a function and needs its arguments: {node.id}(...).", node)
+        try:
+            expression = self.resolve(node.id)
+        except ValueError as error:
+            self.fail_at(str(error), node)
+        if expression is None:
+            self.fail_at(
+                f"unknown name {node.id!r}. {self.explain(node.id)}{nearest(node.id, [*self.known, *CONSTANTS])}", node
+            )
+        return expression, None
+
+    def chain(self, node: ast.BinOp, operators: tuple[type, ...], depth: int) -> Value:
+        """a + b - c or a * b / c: loops along the left operands, which Python nests one level a term."""
+        parts: list[tuple[ast.operator | None, ast.expr]] = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp) and isinstance(left.op, operators):
+            parts.append((left.op, left.right))
+            left = left.left
+        parts.append((None, left))
+        terms: list[sympy.Expr] = []
+        total: float | None = None
+        for op, part in reversed(parts):
+            expression, value = self.visit(part, depth + 1)
+            if op is None:
+                total = value
+            elif total is not None and value is not None:
+                total = self.combine(op, total, value, node)
+            else:
+                total = None
+            if isinstance(op, ast.Div) and expression.is_zero:
+                self.fail_at("division by zero.", part)
+            inverse = {ast.Sub: lambda e: -e, ast.Div: lambda e: 1 / e}.get(type(op))
+            terms.append(inverse(expression) if inverse else expression)
+        joined = sympy.Add(*terms) if ast.Add in operators else sympy.Mul(*terms)
+        return self.checked(joined, node), total
+
+    def combine(self, op: ast.operator, a: float, b: float, node: ast.expr) -> float:
+        try:
+            result = {ast.Add: a + b, ast.Sub: a - b, ast.Mult: a * b}.get(type(op), 0.0)
+            result = a / b if isinstance(op, ast.Div) else result
+        except ZeroDivisionError:
+            self.fail_at("division by zero.", node)
+        if abs(result) == float("inf"):
+            self.fail_at("this number is too large for double precision.", node)
+        return result
+
+    def power(self, node: ast.BinOp, depth: int) -> Value:
+        base, base_value = self.visit(node.left, depth + 1)
+        exponent, value = self.visit(node.right, depth + 1)
+        if value is not None and abs(value) > MAX_EXPONENT:
+            self.fail_at(f"the exponent {node_text(exponent)} is larger than {MAX_EXPONENT}.", node.right)
+        if base.is_zero and exponent.is_negative:
+            self.fail_at("division by zero.", node.left)
+        if isinstance(base, sympy.Rational) and value is not None:
+            bits = max(abs(base.p).bit_length(), base.q.bit_length()) * abs(value)
+            if bits > MAX_BITS:
+                self.fail_at("this number has too many digits.", node)
+        result: float | None = None
+        if base_value is not None and value is not None:
+            result = self.evaluate(lambda: base_value**value, node)
+        return self.checked(base**exponent, node), result
+
+    def evaluate(self, compute: Callable[[], float], node: ast.expr) -> float:
+        """A constant in double precision, refused if it is not a finite real number."""
+        try:
+            result = compute()
+        except OverflowError:
+            self.fail_at("this number is too large for double precision.", node)
+        except (ValueError, ZeroDivisionError, TypeError):
+            self.fail_at("this is not a real number.", node)
+        if isinstance(result, complex) or result != result or abs(result) == float("inf"):
+            self.fail_at("this is not a finite real number.", node)
+        return float(result)
+
+    def call(self, node: ast.Call, depth: int) -> Value:
+        if not isinstance(node.func, ast.Name):
+            what = "attribute access" if isinstance(node.func, ast.Attribute) else "calling an expression"
+            self.fail_at(f"{what} is not allowed. For a product write *. {self.allowed()}", node)
+        name = node.func.id
+        if name not in FUNCTIONS and name not in self.operators:
+            functions = [*FUNCTIONS, *self.operators]
+            product = f" For a product write {name}*(...)." if self.known_name(name) else ""
+            self.fail_at(
+                f"{name!r} is not a function.{product} {nearest(name, functions)}",
+                node,
+            )
+        if node.keywords:
+            self.fail_at(f"{name} takes no keyword arguments.", node)
+        arguments = [self.visit(argument, depth + 1) for argument in node.args]
+        expressions = [expression for expression, _ in arguments]
+        if name in self.operators:
+            try:
+                return self.operators[name](expressions), None
+            except ValueError as error:
+                self.fail_at(str(error), node)
+        row = FUNCTIONS[name]
+        least, most = row.arguments
+        if not least <= len(expressions) <= most:
+            expected = f"{least}" if least == most else f"{least} to {most}"
+            self.fail_at(f"{name} takes {expected} argument(s), got {len(expressions)}.", node)
+        values = [value for _, value in arguments if value is not None]
+        result = self.evaluate(lambda: row.number(*values), node) if len(values) == len(arguments) else None
+        return self.checked(apply(row, expressions), node), result
+
+    def known_name(self, name: str) -> bool:
+        try:
+            return self.resolve(name) is not None
+        except ValueError:
+            return False
+
+    def checked(self, expression: sympy.Expr, node: ast.expr) -> sympy.Expr:
+        if expression.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo, sympy.I):
+            self.fail_at("this is not a finite real number.", node)
+        return expression
+
+
+def node_text(expression: sympy.Expr) -> str:
+    text = str(expression)
+    return text if len(text) < 30 else f"{text[:20]}..."
