@@ -1,7 +1,26 @@
-"""Optimisers for PINNs: quasi-Newton methods with a strong line search, and first-order ones by name."""
+"""Optimisers for PINNs: quasi-Newton methods, first-order methods, and schedules that hand over between them."""
 
 from pinnfuse.optimizers.lbfgs import LBFGS
+from pinnfuse.optimizers.phased import PhasedOptimizer
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
+from pinnfuse.optimizers.registry import available, build, default_lr, known_options
+from pinnfuse.optimizers.schedule import Decay, Phase, phase_at, total_steps
 from pinnfuse.optimizers.self_scaled import BFGS, SSBFGS, SelfScaledQuasiNewton, SSBroyden
 
-__all__ = ["BFGS", "LBFGS", "SSBFGS", "QuasiNewton", "SSBroyden", "SelfScaledQuasiNewton"]
+__all__ = [
+    "BFGS",
+    "LBFGS",
+    "SSBFGS",
+    "Decay",
+    "Phase",
+    "PhasedOptimizer",
+    "QuasiNewton",
+    "SSBroyden",
+    "SelfScaledQuasiNewton",
+    "available",
+    "build",
+    "default_lr",
+    "known_options",
+    "phase_at",
+    "total_steps",
+]

@@ -1,0 +1,139 @@
+"""A schedule of phases as one optimiser, so that a trainer holds, steps, saves and restores a single object."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torch.optim import Optimizer
+
+from pinnfuse.optimizers.quasi_newton import QuasiNewton
+from pinnfuse.optimizers.registry import build, check, default_lr, set_lr
+from pinnfuse.optimizers.schedule import Phase, total_steps
+
+
+class PhasedOptimizer(Optimizer):
+    """Runs the phases one after the other; each one's optimiser is built when the phase is entered.
+
+    `step(closure)` is one step of the present phase. The phase is over after its `steps`, or as soon as a quasi-Newton
+    optimiser says that it converged or stalled; then the next step begins the next phase. After the last one
+    `finished` is true, and a further step raises.
+
+    `state_dict` holds the position and the state of the present optimiser (earlier phases' is gone), so a run resumed
+    in the middle of any phase continues the same trajectory. `param_groups` and `state` are those of the present
+    optimiser, for whoever logs the learning rate.
+
+    Args:
+        params: parameters or groups, as for any optimiser.
+        phases: at least one. Names and options of all are checked here, before the first step.
+        announces_changes: the caller calls `new_objective()` after every change of the objective (points drawn anew,
+            other weights). Then a quasi-Newton step does not spend an evaluation on finding out.
+
+    Raises:
+        ValueError: no phase, or an unknown optimiser or option in one.
+    """
+
+    def __init__(self, params: Iterable[Any], phases: Sequence[Phase], *, announces_changes: bool = False):
+        if not phases:
+            raise ValueError("PhasedOptimizer: `phases` must hold at least one Phase; got none.")
+        for phase in phases:
+            check(phase.optimizer, phase.lr, phase.options)
+        super().__init__(params, {})
+        self.phases = list(phases)
+        self.announces_changes = announces_changes
+        self._all_params = [dict(group) for group in self.param_groups]
+        # one mutable place for the position: Lightning's wrapper delegates reads of attributes but not writes
+        self.position = {"phase": 0, "step": 0, "total": 0}
+        self._enter()
+
+    @property
+    def phase_index(self) -> int:
+        """Index of the present phase; after the last step, of the last phase."""
+        return self.position["phase"]
+
+    @property
+    def phase(self) -> Phase:
+        """The present phase."""
+        return self.phases[self.position["phase"]]
+
+    @property
+    def phase_step(self) -> int:
+        """Steps done in the present phase."""
+        return self.position["step"]
+
+    @property
+    def total_step(self) -> int:
+        """Steps done in all."""
+        return self.position["total"]
+
+    @property
+    def planned_steps(self) -> int:
+        """Steps of all phases, if none ends early."""
+        return total_steps(self.phases)
+
+    @property
+    def phase_finished(self) -> bool:
+        """The present phase has done its steps, or cannot improve further."""
+        active = self.active
+        exhausted = isinstance(active, QuasiNewton) and (active.converged or active.stalled)
+        return exhausted or self.phase_step >= self.phase.steps
+
+    @property
+    def finished(self) -> bool:
+        """Nothing is left to do."""
+        return self.phase_index == len(self.phases) - 1 and self.phase_finished
+
+    def new_objective(self) -> None:
+        """Say that the closure's objective changed; see `QuasiNewton.new_objective`."""
+        if isinstance(self.active, QuasiNewton):
+            self.active.new_objective()
+
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # the closure is not optional here
+        """One step of the present phase; enters the next phase first where that is due. Returns the loss before it."""
+        if self.finished:
+            raise RuntimeError(
+                f"PhasedOptimizer: all {len(self.phases)} phases are done after {self.total_step} steps; "
+                "read `finished` before a step."
+            )
+        if self.phase_finished:
+            self.position.update(phase=self.phase_index + 1, step=0)
+            self._enter()
+        phase = self.phase
+        base = default_lr(phase.optimizer) if phase.lr is None else phase.lr
+        set_lr(self.active, base * phase.decay.factor(self.phase_step, phase.steps))
+        loss = self.active.step(closure)
+        self.position["step"] += 1
+        self.position["total"] += 1
+        return loss
+
+    def _enter(self) -> None:
+        """Build the optimiser of the present phase."""
+        phase, options = self.phase, dict(self.phase.options)
+        groups = [dict(group) for group in self._all_params]
+        self.active = build(phase.optimizer, groups, phase.lr, **options)
+        if self.announces_changes and isinstance(self.active, QuasiNewton) and "check_objective" not in options:
+            self.active.param_groups[0]["check_objective"] = False
+        self._show()
+
+    def _show(self) -> None:
+        self.param_groups, self.state = self.active.param_groups, self.active.state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Position and state of the present optimiser, under the keys `torch.optim` users know and `phased`."""
+        return {**self.active.state_dict(), "phased": dict(self.position)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Enter the saved phase and restore its optimiser.
+
+        Raises:
+            ValueError: the state was saved by another optimiser, or the schedule has no such phase.
+        """
+        position = state_dict.get("phased")
+        if position is None or position["phase"] >= len(self.phases):
+            raise ValueError(
+                f"PhasedOptimizer.load_state_dict: expected the state of a schedule of {len(self.phases)} phases; got "
+                + (f"phase {position['phase'] + 1}." if position else "that of another optimiser.")
+                + " Resume with the schedule that the run was started with."
+            )
+        self.position.update(position)
+        self._enter()
+        self.active.load_state_dict({k: v for k, v in state_dict.items() if k != "phased"})
+        self._show()

@@ -1,0 +1,124 @@
+"""Optimisers by name, with checked options."""
+
+import importlib
+import inspect
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from pinnfuse.errors import nearest
+from pinnfuse.optimizers.quasi_newton import QuasiNewton
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One optimiser: where its class is (imported on use), what it is, and our defaults."""
+
+    module: str
+    class_name: str
+    description: str
+    lr: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Any:
+        try:
+            return getattr(importlib.import_module(self.module), self.class_name)
+        except ImportError as error:
+            package = self.module.partition(".")[0]
+            raise ImportError(f"optimiser {self.class_name} needs {package}: pip install {package}") from error
+
+
+_DENSE = "pinnfuse.optimizers.self_scaled"
+_ENTRIES = {
+    "adam": _Entry("torch.optim", "Adam", "Adam; the robust first phase", 1e-3, {"fused": True}),
+    "adamw": _Entry("torch.optim", "AdamW", "Adam with decoupled weight decay", 1e-3, {"fused": True}),
+    # momenta 0.95 and no decay: a PINN has no overfitting to damp, and decay bounds the accuracy
+    "soap": _Entry(
+        "pytorch_optimizer",
+        "SOAP",
+        "Adam in the eigenbasis of Shampoo's preconditioner; the strongest first phase",
+        3e-3,
+        {"weight_decay": 0.0, "precondition_frequency": 2},
+    ),
+    "lbfgs": _Entry(
+        "pinnfuse.optimizers.lbfgs", "LBFGS", "L-BFGS, strong Wolfe line search; any number of parameters", 1.0
+    ),
+    "bfgs": _Entry(_DENSE, "BFGS", "BFGS, dense inverse Hessian in float64; up to about 10,000 parameters", 1.0),
+    "ssbfgs": _Entry(_DENSE, "SSBFGS", "self-scaled BFGS, dense; up to about 10,000 parameters", 1.0),
+    "ssbroyden": _Entry(
+        _DENSE, "SSBroyden", "self-scaled Broyden, dense: the most accurate last phase, best in float64", 1.0
+    ),
+}
+
+
+def available() -> dict[str, str]:
+    """Name of each optimiser -> one line that describes it."""
+    return {name: entry.description for name, entry in _ENTRIES.items()}
+
+
+def build(name: str, params: Iterable[Any], lr: float | None = None, **options: Any) -> Optimizer:
+    """The optimiser `name` over `params`.
+
+    Args:
+        name: one of `available()`.
+        params: parameters or parameter groups. Quasi-Newton methods join the groups: they couple all parameters.
+        lr: learning rate, > 0; None takes the default of the optimiser (`default_lr`).
+        options: keyword arguments of the optimiser's class (`known_options`).
+
+    Raises:
+        ValueError: unknown name or option (with the nearest known one), or an option out of range.
+    """
+    check(name, lr, options)
+    entry = _entry(name)
+    params = list(params)
+    if issubclass(entry.load(), QuasiNewton) and params and isinstance(params[0], dict):
+        params = [p for group in params for p in group["params"]]
+    keywords = {**entry.options, **options}
+    if options.get("foreach") or options.get("differentiable"):
+        keywords.pop("fused", None)  # our default, which these exclude
+    return entry.load()(params, lr=entry.lr if lr is None else lr, **keywords)
+
+
+def check(name: str, lr: float | None, options: Mapping[str, Any]) -> None:
+    """Raise the ValueError that `build` would raise for a wrong name, learning rate or option name."""
+    if lr is not None and not (0 < lr < math.inf):
+        raise ValueError(f"build: `lr` of {name!r} must be positive and finite; got {lr!r}.")
+    known = known_options(name)
+    for option in options:
+        if option not in known:
+            raise ValueError(f"build: optimiser {name!r} has no option {option!r}. {nearest(option, known)}")
+
+
+def default_lr(name: str) -> float:
+    """Learning rate that `build` takes when none is given."""
+    return _entry(name).lr
+
+
+def known_options(name: str) -> list[str]:
+    """Names of the options that `build(name, ...)` accepts."""
+    names: set[str] = set()
+    for cls in _entry(name).load().__mro__:
+        arguments = inspect.signature(cls.__init__).parameters.values()
+        names |= {a.name for a in arguments if a.kind in (a.POSITIONAL_OR_KEYWORD, a.KEYWORD_ONLY)}
+        if not issubclass(cls, QuasiNewton) or cls is QuasiNewton:  # ours pass **options on to the base
+            break
+    return sorted(names - {"self", "params", "lr"})
+
+
+def _entry(name: str) -> _Entry:
+    if name not in _ENTRIES:
+        raise ValueError(f"build: unknown optimiser {name!r}. {nearest(str(name), _ENTRIES)}")
+    return _ENTRIES[name]
+
+
+def set_lr(optimizer: Optimizer, lr: float) -> None:
+    """Set the learning rate of every group; a tensor (CUDA graphs) is filled in place."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
