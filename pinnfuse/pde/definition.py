@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,13 +15,11 @@ from pinnfuse.pde.calculus import JetSpace, rebuild
 from pinnfuse.pde.functions import CLASSES
 from pinnfuse.pde.jet import Jet, split_names
 from pinnfuse.pde.namespace import Namespace
-from pinnfuse.pde.parser import parse
+from pinnfuse.pde.parser import check_numbers, parse
 from pinnfuse.pde.printing import to_latex, to_text
 from pinnfuse.pde.symbols import D, Data, Parameter
 
 __all__ = ["PDE"]
-
-Equations = Mapping[str, Any] | str | sympy.Basic
 
 
 class PDE:
@@ -60,7 +59,7 @@ class PDE:
         fields: str | Sequence[Any],
         coordinates: str | Sequence[Any] | None = None,
         parameters: Mapping[str, float | Parameter] | Sequence[Parameter] | None = None,
-        equations: Equations | None = None,
+        equations: Mapping[str, Any] | str | sympy.Basic | None = None,
         data: str | Sequence[str | Data] | Data = (),
         name: str | None = None,
     ) -> None:
@@ -96,10 +95,6 @@ class PDE:
         used = [(jet, jet_symbol) for jet_symbol, jet in space.jets.items() if jet_symbol in free]
         used.sort(key=lambda pair: (self.fields.index(pair[0].field), pair[0].order, [-n for n in pair[0].index]))
         self.jet_symbols: dict[Jet, sympy.Symbol] = dict(used)
-        self._key = (
-            *(self.fields, self.coordinates, tuple(self.parameters.values()), self.data, self.name),
-            tuple(self.to_text().items()),
-        )
 
     def _check_content(self, where: str, expanded: sympy.Expr, space: JetSpace) -> None:
         trained = {self.parameter_symbols[p.name] for p in self.parameters.values() if p.trainable}
@@ -143,7 +138,7 @@ class PDE:
             "fields": self.fields,
             "coordinates": self.coordinates,
             "parameters": tuple(self.parameters.values()),
-            "equations": self.to_text(),
+            "equations": self.equations,
             "data": self.data,
             "name": self.name,
         }
@@ -158,23 +153,23 @@ class PDE:
         return "\n".join(lines + [f"  {key}: {text} = 0" for key, text in self.to_text().items()])
 
     def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, PDE) else NotImplemented
+        return self._key() == other._key() if isinstance(other, PDE) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        parameters, equations = tuple(self.parameters.values()), tuple(self.equations.items())
+        return self.fields, self.coordinates, parameters, self.data, self.name, equations
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self._arguments(),)
+        return functools.partial(PDE, **self._arguments()), ()
 
     def __copy__(self) -> PDE:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PDE:
         return self
-
-
-def _restore(arguments: dict[str, Any]) -> PDE:
-    return PDE(**arguments)
 
 
 def _describe(parameter: Parameter) -> str:
@@ -219,7 +214,8 @@ def _parameters(parameters: Any) -> dict[str, Parameter]:
     if not isinstance(parameters, Mapping):
         if not isinstance(parameters, Sequence) or not all(isinstance(p, Parameter) for p in parameters):
             raise ValueError(
-                f'PDE: `parameters` must be a mapping like {{"nu": 0.01}} or a sequence of Parameter; got {parameters!r}.'
+                'PDE: `parameters` must be a mapping like {"nu": 0.01} or a sequence of Parameter; '
+                f"got {parameters!r}."
             )
         names = [parameter.name for parameter in parameters]
         if len(set(names)) != len(names):
@@ -250,12 +246,14 @@ def _named(equations: Any) -> dict[str, Any]:
 
 def _read(written: Any, where: str, names: Namespace) -> sympy.Expr:
     if isinstance(written, str):
-        return parse(written, where, names.resolve, names.known, names.operators, names.explain)
+        return parse(written, where, names.resolve, names.known, names.operators, names.explain, equation=True)
     if isinstance(written, sympy.Eq):
         written = written.lhs - written.rhs
     if not isinstance(written, sympy.Expr):
         raise ValueError(f"{where} must be text or a sympy expression; got {type(written).__name__}.")
-    return _adopt(written, names)
+    equation = _adopt(written, names)
+    check_numbers(equation)
+    return equation
 
 
 def _adopt(expression: sympy.Expr, names: Namespace) -> sympy.Expr:

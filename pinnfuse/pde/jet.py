@@ -5,9 +5,10 @@ Jet("u", (1, 2), ("t", "x"))  =  d^3 u / (dt dx^2),   written  u_txx
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pinnfuse.errors import nearest
 
@@ -31,7 +32,7 @@ class Jet:
 
     field: str
     index: tuple[int, ...]
-    coordinates: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    coordinates: tuple[str, ...] = dataclasses.field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "index", tuple(self.index))
@@ -131,10 +132,11 @@ def parse_jet(text: str, fields: Sequence[str] | str, coordinates: Sequence[str]
     fields, coordinates = split_names(fields), split_names(coordinates)
     jet = find_jet(text, fields, coordinates) if isinstance(text, str) else None
     if jet is None:
-        reason = why_no_jet(text, fields, coordinates) if isinstance(text, str) else ""
+        example = f"{fields[0] if fields else 'u'}_{coordinates[0] if coordinates else 'x'}"
+        reason = why_no_jet(str(text), fields, coordinates) or nearest(str(text), fields)
         raise ValueError(
-            f"parse_jet: `text` must be a field ({', '.join(fields)}) or a derivative like "
-            f"{fields[0] if fields else 'u'}_{coordinates[0] if coordinates else 'x'}; got {text!r}. {reason or nearest(str(text), fields)}"
+            f"parse_jet: `text` must be a field ({', '.join(fields)}) or a derivative like {example}; got {text!r}. "
+            f"{reason}".rstrip()
         )
     return jet
 

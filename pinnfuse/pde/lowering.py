@@ -1,8 +1,8 @@
 """Sympy expressions as one Python function on tensors: a flat list of torch operations without repeats.
 
 Equal subexpressions are computed once. Constants stay Python floats with all digits of double precision, which torch
-takes into the dtype of the tensor beside them: no constant is rounded to float32 on its way into a float64 residual, and
-no float32 tensor is promoted. Nothing reads a value back from the device, and nothing depends on the values, so the
+takes into the dtype of the tensor beside them: no constant is rounded to float32 on its way into a float64 residual,
+and no float32 tensor is promoted. Nothing reads a value back from the device, and nothing depends on the values, so the
 function can be traced by torch.fx and compiled.
 """
 
@@ -139,30 +139,29 @@ class _Program:
         return self.output(expression) if isinstance(operand, float) else operand
 
     def sum(self, expression: sympy.Expr) -> int:
-        constant, rest = expression.as_independent(*self.arguments, as_Add=True)
-        plus, minus = [], []
-        for term in sympy.Add.make_args(rest):
+        constants, terms = _split(expression)
+        plus: list[int] = []
+        minus: list[int] = []
+        for term in terms:
             negative = term.is_Mul and term.args[0].is_number and term.args[0].is_negative
             (minus if negative else plus).append(self.slot(-term if negative else term))
-        if plus:
-            total = plus[0]
-        else:
-            total = self.emit(operator.neg, minus.pop(0))
+        total = plus[0] if plus else self.emit(operator.neg, minus.pop(0))
         for slot in plus[1:]:
             total = self.emit(operator.add, total, slot)
         for slot in minus:
             total = self.emit(operator.sub, total, slot)
-        number = _number(constant)
+        number = _number(sympy.Add(*constants))
         return self.emit(operator.add, total, constants=(number,)) if number else total
 
     def product(self, expression: sympy.Expr) -> int | float:
-        constant, rest = expression.as_independent(*self.arguments, as_Add=False)
-        above, below = [], []
-        for factor in sympy.Mul.make_args(rest):
+        constants, factors = _split(expression)
+        above: list[int] = []
+        below: list[int] = []
+        for factor in factors:
             base, exponent = factor.as_base_exp()
             inverse = factor.is_Pow and exponent.is_number and exponent.is_negative
             (below if inverse else above).append(self.slot(base**-exponent if inverse else factor))
-        number = _number(constant)
+        number = _number(sympy.Mul(*constants))
         if above:
             total = self.multiply(above)
             if below:
@@ -228,6 +227,12 @@ class _Program:
             return total
         bound = max(numbers) if largest else min(numbers)
         return self.emit(_maximum_number if largest else _minimum_number, total, constants=(bound,))
+
+
+def _split(expression: sympy.Expr) -> tuple[list[sympy.Expr], list[sympy.Expr]]:
+    """The arguments of a sum or product without and with free symbols."""
+    constants = [argument for argument in expression.args if not argument.free_symbols]
+    return constants, [argument for argument in expression.args if argument.free_symbols]
 
 
 def _number(expression: sympy.Expr) -> float:

@@ -69,11 +69,13 @@ class Namespace:
 
     def laplacian(self, arguments: Sequence[sympy.Expr]) -> sympy.Expr:
         """`laplacian(...)` in text."""
-        return laplacian(arguments[0], *self.space("laplacian", arguments))
+        space = self.space("laplacian", arguments)
+        return laplacian(arguments[0], *space)
 
     def biharmonic(self, arguments: Sequence[sympy.Expr]) -> sympy.Expr:
         """`biharmonic(...)` in text."""
-        return biharmonic(arguments[0], *self.space("biharmonic", arguments))
+        space = self.space("biharmonic", arguments)
+        return biharmonic(arguments[0], *space)
 
     def space(self, operator: str, arguments: Sequence[sympy.Expr]) -> list[sympy.Expr]:
         """The coordinates of a Laplacian: those named in the call, else all but one called "t"."""

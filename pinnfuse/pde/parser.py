@@ -8,6 +8,7 @@ would compute an integer of a billion digits.
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
@@ -23,7 +24,7 @@ MAX_CHARACTERS = 20_000
 MAX_NODES = 5_000
 MAX_DEPTH = 50
 MAX_EXPONENT = 100
-MAX_BITS = 4096  # of an exact number's numerator or denominator
+MAX_BITS = 1000  # of an exact number's numerator or denominator; it then fits a double
 
 Operator = Callable[[Sequence[sympy.Expr]], sympy.Expr]
 Value = tuple[sympy.Expr, "float | None"]  # the expression, and its value where it is a constant
@@ -32,7 +33,6 @@ _ALLOWED = "numbers, names, + - * / **, parentheses and the functions "
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_+\-*/()., \t\r\n]")
 _HINTS = {"^": " For a power write **.", "=": " Write an equation as one `left = right`."}
 _NODES = {
-    ast.Attribute: "attribute access",
     ast.Compare: "a comparison",
     ast.BoolOp: "and/or",
     ast.IfExp: "if/else",
@@ -55,7 +55,7 @@ def parse_expression(text: str, symbols: Mapping[str, sympy.Symbol]) -> sympy.Ex
     for name in symbols:
         if name in FUNCTIONS or name in CONSTANTS:
             raise ValueError(f"parse_expression: `symbols` redefines {name!r}, which the language owns. Rename it.")
-    return parse(text, "parse_expression: `text`", symbols.get, symbols, {})
+    return parse(text, "parse_expression: `text`", symbols.get, symbols)
 
 
 def parse(
@@ -63,8 +63,9 @@ def parse(
     where: str,
     resolve: Callable[[str], sympy.Expr | None],
     known: Mapping[str, object],
-    operators: Mapping[str, Operator],
+    operators: Mapping[str, Operator] | None = None,
     explain: Callable[[str], str] = lambda name: "",
+    equation: bool = False,
 ) -> sympy.Expr:
     """Parse `text`.
 
@@ -75,8 +76,9 @@ def parse(
         known: the names to list for an unknown one.
         operators: functions of this caller, beside the common ones; they may raise ValueError.
         explain: more to say about an unknown name.
+        equation: whether "left = right" is accepted; it gives left - right.
     """
-    return _Parser(text, where, resolve, known, operators, explain).run()
+    return _Parser(text, where, resolve, known, operators or {}, explain).run(equation)
 
 
 class _Parser:
@@ -108,22 +110,23 @@ class _Parser:
     def fail_at(self, message: str, node: ast.AST) -> NoReturn:
         self.fail(message, self.start + getattr(node, "col_offset", 0))
 
+    def end(self, node: ast.expr) -> int:
+        return self.start + (node.end_col_offset or 0)
+
     def allowed(self) -> str:
         return f"Allowed: {_ALLOWED}{', '.join([*FUNCTIONS, *self.operators])}."
 
-    def run(self) -> sympy.Expr:
+    def run(self, equation: bool) -> sympy.Expr:
         text = self.text
         if not isinstance(text, str):
             raise ValueError(f"{self.where}: expected text, got {type(text).__name__}.")
         if len(text) > MAX_CHARACTERS:
             self.fail(f"the text has {len(text)} characters, more than {MAX_CHARACTERS}.", MAX_CHARACTERS)
-        equals = text.find("=") if "D" in self.operators else -1
-        forbidden = (
-            _FORBIDDEN.search(text) if equals < 0 else _FORBIDDEN.search(text[:equals] + " " + text[equals + 1 :])
-        )
-        if forbidden:
-            character = text[forbidden.start()]
-            self.fail(f"{character!r} is not allowed.{_HINTS.get(character, '')} {self.allowed()}", forbidden.start())
+        equals = text.find("=") if equation else -1
+        for match in _FORBIDDEN.finditer(text):
+            if match.start() != equals:
+                hint = _HINTS.get(match.group(), "")
+                self.fail(f"{match.group()!r} is not allowed.{hint} {self.allowed()}", match.start())
         if equals < 0:
             return self.side(0, len(text))
         return self.side(0, equals) - self.side(equals + 1, len(text))
@@ -148,6 +151,10 @@ class _Parser:
         except (RecursionError, MemoryError, ValueError):
             self.fail("the expression is nested too deep.", self.start)
         expression, _ = self.visit(tree.body, 0)
+        try:
+            check_numbers(expression)
+        except ValueError as error:
+            self.fail(str(error), self.start)
         return expression
 
     def visit(self, node: ast.expr, depth: int) -> Value:
@@ -173,22 +180,19 @@ class _Parser:
             return self.power(node, depth)
         if isinstance(node, ast.Call):
             return self.call(node, depth)
+        if isinstance(node, ast.Attribute):
+            self.fail(f"attribute access is not allowed. {self.allowed()}", self.end(node.value))
         what = _NODES.get(type(node), "this")
         if isinstance(node, ast.BinOp | ast.UnaryOp):
             what = "this operator"
         self.fail_at(f"{what} is not allowed. {self.allowed()}", node)
 
     def number(self, node: ast.Constant) -> Value:
-        if type(node.value) not in (int, float):
-            self.fail_at(f"{node.value!r} is not a real number. {self.allowed()}", node)
-        try:
-            value = float(node.value)
-        except OverflowError:
-            value = float("inf")
-        if value == float("inf"):
-            self.fail_at("the number is too large for double precision.", node)
-        exact = type(node.value) is int
-        return (sympy.Integer(node.value) if exact else sympy.Float(node.value)), value
+        number = node.value
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            self.fail_at(f"{number!r} is not a real number. {self.allowed()}", node)
+        value = self.evaluate(lambda: float(number), node)
+        return sympy.Integer(number) if isinstance(number, int) else sympy.Float(number), value
 
     def name(self, node: ast.Name) -> Value:
         if node.id in CONSTANTS:
@@ -217,28 +221,22 @@ class _Parser:
         total: float | None = None
         for op, part in reversed(parts):
             expression, value = self.visit(part, depth + 1)
-            if op is None:
-                total = value
-            elif total is not None and value is not None:
-                total = self.combine(op, total, value, node)
-            else:
-                total = None
+            total = value if op is None else self.combine(op, total, value, part)
             if isinstance(op, ast.Div) and expression.is_zero:
                 self.fail_at("division by zero.", part)
-            inverse = {ast.Sub: lambda e: -e, ast.Div: lambda e: 1 / e}.get(type(op))
-            terms.append(inverse(expression) if inverse else expression)
+            if isinstance(op, ast.Sub):
+                expression = -expression
+            elif isinstance(op, ast.Div):
+                expression = 1 / expression
+            terms.append(expression)
         joined = sympy.Add(*terms) if ast.Add in operators else sympy.Mul(*terms)
         return self.checked(joined, node), total
 
-    def combine(self, op: ast.operator, a: float, b: float, node: ast.expr) -> float:
-        try:
-            result = {ast.Add: a + b, ast.Sub: a - b, ast.Mult: a * b}.get(type(op), 0.0)
-            result = a / b if isinstance(op, ast.Div) else result
-        except ZeroDivisionError:
-            self.fail_at("division by zero.", node)
-        if abs(result) == float("inf"):
-            self.fail_at("this number is too large for double precision.", node)
-        return result
+    def combine(self, op: ast.operator, a: float | None, b: float | None, node: ast.expr) -> float | None:
+        if a is None or b is None:
+            return None
+        compute = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+        return self.evaluate(lambda: compute[type(op)](a, b), node)
 
     def power(self, node: ast.BinOp, depth: int) -> Value:
         base, base_value = self.visit(node.left, depth + 1)
@@ -271,7 +269,8 @@ class _Parser:
     def call(self, node: ast.Call, depth: int) -> Value:
         if not isinstance(node.func, ast.Name):
             what = "attribute access" if isinstance(node.func, ast.Attribute) else "calling an expression"
-            self.fail_at(f"{what} is not allowed. For a product write *. {self.allowed()}", node)
+            inner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            self.fail(f"{what} is not allowed. For a product write *. {self.allowed()}", self.end(inner))
         name = node.func.id
         if name not in FUNCTIONS and name not in self.operators:
             functions = [*FUNCTIONS, *self.operators]
@@ -308,6 +307,21 @@ class _Parser:
         if expression.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo, sympy.I):
             self.fail_at("this is not a finite real number.", node)
         return expression
+
+
+def check_numbers(expression: sympy.Expr) -> None:
+    """Refuse exact numbers and exponents that have grown past what double precision holds (x**60 * x**60).
+
+    Raises:
+        ValueError: with the number.
+    """
+    for number in expression.atoms(sympy.Rational):
+        if max(abs(number.p).bit_length(), number.q.bit_length()) > MAX_BITS:
+            raise ValueError("an exact number in the expression has too many digits.")
+    for power in expression.atoms(sympy.Pow):
+        exponent = power.exp
+        if exponent.is_number and abs(exponent) > MAX_EXPONENT:
+            raise ValueError(f"the exponent {node_text(exponent)} is larger than {MAX_EXPONENT}.")
 
 
 def node_text(expression: sympy.Expr) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
-from sympy.core.function import AppliedUndef
+from sympy.core.function import AppliedUndef, UndefinedFunction
 
 from pinnfuse.pde.jet import MAX_ORDER, split_names
 
@@ -92,7 +92,7 @@ class Parameter(_Named):
         real = isinstance(value, numbers.Real) or (isinstance(value, sympy.Expr) and value.is_real and value.is_number)
         if not real or isinstance(value, bool):
             raise ValueError(
-                f"Parameter: `value` of {self.name!r} must be a real number; got {value!r} of type {type(value).__name__}."
+                f"Parameter: `value` of {self.name!r} must be a real number; got {value!r} ({type(value).__name__})."
             )
         object.__setattr__(self, "value", float(value))
         if not math.isfinite(self.value):
@@ -131,7 +131,14 @@ def field(name: str, *arguments: sympy.Symbol) -> AppliedUndef:
             f'field: {name!r} needs its coordinates, e.g. t, x = coordinates("t x"); field({name!r}, t, x); '
             f"got {arguments!r}."
         )
-    return sympy.Function(name, real=True)(*arguments)
+    return UndefinedFunction(name, bases=(_Field,), real=True)(*arguments)
+
+
+class _Field(AppliedUndef):
+    """A function that pickles; sympy's own does so only from version 1.14 on."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return field, (str(self.func), *self.args)
 
 
 def D(expression: Any, *variables: Any) -> sympy.Expr:  # noqa: N802 - the name in the equation language
@@ -178,7 +185,8 @@ def biharmonic(expression: Any, *variables: sympy.Symbol) -> sympy.Expr:
     """The Laplacian of the Laplacian, sum_ij d_ii d_jj, over the same coordinates as `laplacian`."""
     expression = sympy.sympify(expression)
     space = _space(expression, variables)
-    return sympy.Add(*(D(expression, x, 2, y, 2) if x != y else D(expression, x, 4) for x in space for y in space))
+    mixed = (2 * D(expression, x, 2, y, 2) for i, x in enumerate(space) for y in space[i + 1 :])
+    return sympy.Add(*(D(expression, x, 4) for x in space), *mixed)
 
 
 def _space(expression: sympy.Expr, variables: Sequence[sympy.Symbol]) -> Sequence[sympy.Symbol]:
