@@ -1,7 +1,9 @@
 """pinnfuse: fused residual losses for physics-informed networks and neural PDE surrogates, in PyTorch and Triton."""
 
 from pinnfuse.errors import BackendUnavailable
+from pinnfuse.pde import PDE, Data, Jet, Parameter
+from pinnfuse.residual import FusedResidualLoss, derivatives
 
 __version__ = "0.1.0"
 
-__all__ = ["BackendUnavailable", "__version__"]
+__all__ = ["PDE", "BackendUnavailable", "Data", "FusedResidualLoss", "Jet", "Parameter", "__version__", "derivatives"]

@@ -1,0 +1,125 @@
+"""The backends of network residuals, and how one is chosen.
+
+    "autograd"  nested torch.autograd.grad: any network, any device, differentiable again; the baseline
+    "torch"     closed-form jets in bounded memory for recognised networks, nested forward mode for the others
+    "triton"    one fused kernel for recognised networks on CUDA
+    "auto"      the fastest of these that can run here; says once what it picked
+
+An explicit choice never falls back.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from pinnfuse.errors import BackendUnavailable, nearest
+from pinnfuse.jets import ClosedFormEngine, ForwardModeEngine, JetEngine, NotRecognised, Output, Recognised, recognise
+from pinnfuse.jets.plan import JetPlan
+from pinnfuse.jets.space import ChannelSpace
+
+BACKENDS = ("auto", "autograd", "torch", "triton")
+log = logging.getLogger("pinnfuse")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A backend for one network: `path` is "nested autograd", "closed form", "forward mode" or "fused kernel"."""
+
+    backend: str
+    path: str
+    reason: str
+    recognised: Recognised | None
+
+
+def check_name(backend: str, caller: str) -> None:
+    if backend not in BACKENDS:
+        raise ValueError(f"{caller}: unknown `backend`; got {backend!r}. {nearest(backend, BACKENDS)}")
+
+
+def choose(backend: str, net: nn.Module, points: Tensor, plan: JetPlan | None) -> Choice:
+    """Which path runs `net` on these points.
+
+    Raises:
+        BackendUnavailable: an explicit "triton" that cannot run, with the reason.
+    """
+    if backend == "autograd":
+        return Choice("autograd", "nested autograd", "asked for", None)
+    try:
+        recognised, unknown = recognise(net, points.shape[1]), ""
+    except NotRecognised as reason:
+        recognised, unknown = None, str(reason)
+    if backend in ("triton", "auto"):
+        obstacle = (
+            unknown and f"the network has no closed form: {unknown}" or _triton_obstacle(recognised, points, plan)
+        )
+        if not obstacle:
+            return _said(
+                Choice("triton", "fused kernel", "the network is recognised and Triton runs here", recognised), backend
+            )
+        if backend == "triton":
+            raise BackendUnavailable(
+                f"backend 'triton' was asked for but cannot run: {obstacle}. Available here: 'torch', 'autograd', or 'auto'."
+            )
+    if recognised is not None:
+        return _said(Choice("torch", "closed form", "the network is recognised", recognised), backend)
+    return _said(Choice("torch", "forward mode", f"no closed form: {unknown}", None), backend)
+
+
+def _triton_obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None) -> str:
+    """Why the fused kernel cannot run, "" if it can."""
+    if importlib.util.find_spec("pinnfuse.kernels.jets") is None:
+        return "the fused jet kernels are not built yet"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed (it exists for Linux only)"
+    from pinnfuse.kernels import jets  # the only place that may import triton
+
+    return jets.obstacle(recognised, points, plan)
+
+
+_announced: set[tuple[str, str, str]] = set()
+
+
+def _said(choice: Choice, asked: str) -> Choice:
+    """Tell the user once what `auto` picked; a slower path than closed form is worth a warning, whoever asked for it."""
+    key = (asked, choice.path, choice.reason)
+    if key not in _announced:
+        _announced.add(key)
+        if choice.path == "forward mode":
+            warnings.warn(
+                f"pinnfuse runs this network by nested forward mode, which is slower than closed form: {choice.reason}. "
+                "loss_fn.explain(net, points) shows what is recognised.",
+                stacklevel=5,
+            )
+        elif asked == "auto":
+            log.info("backend 'auto' picked %r (%s): %s", choice.backend, choice.path, choice.reason)
+    return choice
+
+
+def engine(
+    choice: Choice,
+    net: nn.Module,
+    space: ChannelSpace,
+    outputs: Sequence[Output],
+    coefficients: Sequence[float],
+    plan: JetPlan | None,
+    precision: str,
+    check: Callable[[Tensor], None],
+) -> JetEngine:
+    """The engine of a choice other than "autograd"; `check` looks at a network's value where its width is not known before."""
+    if choice.recognised is None:
+        return ForwardModeEngine(net, space, outputs, check)
+    operands = choice.recognised.operands(net)
+    if choice.backend == "triton":
+        from pinnfuse.kernels import jets
+
+        return jets.engine(choice.recognised.program, operands, space, outputs, coefficients, plan, precision)
+    return ClosedFormEngine(choice.recognised.program, operands, space, outputs, coefficients)
+
+
+__all__ = ["BACKENDS", "Choice", "check_name", "choose", "engine"]

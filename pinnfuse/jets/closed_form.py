@@ -1,0 +1,403 @@
+r"""Closed-form jets of a recognised network in plain torch, and their adjoint.
+
+A dense jet is one tensor [K, n, width]: K channels, n points. Until the first nonlinearity every channel but the value is the
+same for all points, so it is carried as one row [K - 1, width] (`AffineJet`): the first layer of a network costs one product.
+
+Adjoint of `a_k = s' z_k + sum_t c_t s^(q_t) prod z` (bar = derivative of the loss), with P_kq the sum of the products of q
+factors in channel k:
+
+    zbar_j  = s' abar_j + sum_k abar_k sum_q s^(q) dP_kq/dz_j
+    zbar_0 += s' abar_0 + sum_k abar_k (s'' z_k + sum_q s^(q+1) P_kq)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from pinnfuse.jets.program import Add, Affine, Concatenate, Multiply, Operation, Program, Scale, Select, Shift, Unary
+from pinnfuse.jets.space import ChannelSpace, Term
+from pinnfuse.jets.unary import Derivatives, unary
+
+
+@dataclass
+class AffineJet:
+    """A jet whose derivatives do not depend on the point: value [n, width], rows [K - 1, width]."""
+
+    value: Tensor
+    rows: Tensor
+
+    def channels(self) -> list[Tensor]:
+        return [self.value, *self.rows.unsqueeze(1).unbind(0)]
+
+    @property
+    def width(self) -> int:
+        return self.value.shape[-1]
+
+
+@dataclass
+class DenseJet:
+    """A jet with every channel at every point: data [K, n, width]."""
+
+    data: Tensor
+
+    def channels(self) -> list[Tensor]:
+        return list(self.data.unbind(0))
+
+    @property
+    def width(self) -> int:
+        return self.data.shape[-1]
+
+
+JetValue = AffineJet | DenseJet
+
+
+@dataclass
+class Gradients:
+    """Accumulated gradients of the operands; None where none is wanted."""
+
+    wanted: Sequence[bool]
+    operands: list[Tensor | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.operands = [None] * len(self.wanted)
+
+    def add(self, position: int, gradient: Tensor) -> None:
+        current = self.operands[position]
+        self.operands[position] = gradient if current is None else current.add_(gradient)
+
+
+class ClosedForm:
+    """Forward and adjoint of one program in one channel space, for one chunk of points at a time."""
+
+    def __init__(self, program: Program, space: ChannelSpace, coefficients: Sequence[float]):
+        self.program = program
+        self.space = space
+        self.coefficients = coefficients
+        self._uses = [0] * (len(program.operations) + 1)
+        for op in program.operations:
+            for value in op.inputs:
+                self._uses[value] += 1
+
+    def forward(self, points: Tensor, operands: Sequence[Tensor]) -> tuple[DenseJet, list[JetValue], dict[int, _Saved]]:
+        """Jet of the output, and what the adjoint needs."""
+        values: list[JetValue] = [self._input(points)]
+        saved: dict[int, _Saved] = {}
+        for i, op in enumerate(self.program.operations):
+            values.append(self._forward(i, op, [values[j] for j in op.inputs], operands, saved))
+        last = values[-1]
+        if isinstance(last, AffineJet):
+            last = DenseJet(torch.stack([c.expand_as(last.value) for c in last.channels()]))
+        return last, values, saved
+
+    def adjoint(
+        self,
+        output_gradient: Tensor,
+        values: list[JetValue],
+        saved: dict[int, _Saved],
+        operands: Sequence[Tensor],
+        gradients: Gradients,
+    ) -> None:
+        """Add to `gradients` the derivative of `<output_gradient, output jet>`; `output_gradient` is [K, n, out]."""
+        pending: dict[int, Tensor] = {len(values) - 1: output_gradient}
+        active = self._active(gradients.wanted)
+        for i in reversed(range(len(self.program.operations))):
+            op = self.program.operations[i]
+            grad = pending.pop(i + 1, None)
+            if grad is None or not active[i + 1]:
+                continue
+            inputs = [values[j] for j in op.inputs]
+            need = [active[j] for j in op.inputs]
+            for j, g in self._adjoint(i, op, grad, inputs, need, operands, saved, gradients):
+                pending[j] = g if j not in pending else pending[j] + g
+
+    def _active(self, wanted: Sequence[bool]) -> list[bool]:
+        """Which values depend on an operand whose gradient is wanted."""
+        active = [False]
+        for op in self.program.operations:
+            active.append(any(active[j] for j in op.inputs) or any(wanted[o] for o in op.operands))
+        return active
+
+    def _input(self, points: Tensor) -> AffineJet:
+        rows = points.new_zeros(len(self.space) - 1, points.shape[1])
+        for k, seed in enumerate(self.space.seeds):
+            for coordinate, slot in seed:
+                rows[k, coordinate] = 1.0 if slot is None else self.coefficients[slot]
+        return AffineJet(points, rows)
+
+    # -- forward -------------------------------------------------------------------------------------------------
+
+    def _forward(
+        self, i: int, op: Operation, x: list[JetValue], operands: Sequence[Tensor], saved: dict[int, _Saved]
+    ) -> JetValue:
+        match op:
+            case Affine():
+                weight = operands[op.operands[0]]
+                bias = operands[op.operands[1]] if len(op.operands) > 1 else None
+                return _affine(x[0], weight, bias)
+            case Scale():
+                factor = operands[op.operands[0]] if op.operands else op.factor
+                return _linear_map(x[0], lambda t: t * factor)
+            case Shift():
+                amount = operands[op.operands[0]] if op.operands else op.amount
+                return _shift(x[0], amount, self.program.widths[i + 1])
+            case Select():
+                return _linear_map(x[0], lambda t: t[..., _columns(op.columns)])
+            case Concatenate():
+                return _combine(x, lambda parts: torch.cat(parts, -1), joins_columns=True)
+            case Add():
+                return _combine(x, lambda parts: torch.add(parts[0], parts[1], alpha=op.sign))
+            case Unary():
+                result, saved[i] = self._unary_forward(op, x[0])
+                return result
+            case Multiply():
+                return self._multiply_forward(x[0], x[1])
+
+    def _unary_forward(self, op: Unary, x: JetValue) -> tuple[DenseJet, _Saved]:
+        z = x.channels()
+        s = unary(op.name, op.exponent)(z[0], self.space.order + 1 if len(self.space) > 1 else 1)
+        out = z[0].new_empty(len(self.space), *z[0].shape)
+        out[0] = _present(s[0])
+        if isinstance(x, DenseJet):
+            torch.mul(x.data[1:], _present(s[1]), out=out[1:])
+        else:
+            torch.mul(x.rows.unsqueeze(1), _present(s[1]), out=out[1:])
+        products: dict[tuple[int, int], Tensor] = {}
+        for k, terms in enumerate(self.space.composition):
+            for q in sorted({len(t.factors) for t in terms}):
+                p = self._sum_of_products(x, z, [t for t in terms if len(t.factors) == q])
+                products[k, q] = p
+                if s[q] is not None:
+                    out[k].addcmul_(_present(s[q]), p)
+        return DenseJet(out), _Saved(s, products)
+
+    def _sum_of_products(self, x: JetValue, z: list[Tensor], terms: list[Term]) -> Tensor:
+        total: Tensor | None = None
+        for start, stop, weight in self._square_runs(terms):
+            block = x.data[start:stop] if isinstance(x, DenseJet) else x.rows[start - 1 : stop - 1].unsqueeze(1)
+            part = block.square().sum(0) if stop - start > 1 else block[0].square()
+            if weight != 1.0:
+                part *= weight
+            total = part if total is None else total.add_(part)
+        for term in terms:
+            if self._is_square(term):
+                continue
+            part = z[term.factors[0]]
+            for j in term.factors[1:]:
+                part = part * z[j]
+            weight = self._weight(term)
+            if total is None:
+                total = part * weight
+            else:
+                total = total.add_(part, alpha=weight)
+        assert total is not None
+        return total
+
+    def _multiply_forward(self, x: JetValue, y: JetValue) -> DenseJet:
+        a, b = x.channels(), y.channels()
+        value = a[0] * b[0]
+        out = value.new_empty(len(self.space), *value.shape)
+        out[0] = value
+        for k in range(1, len(self.space)):
+            torch.addcmul(a[0] * b[k], a[k], b[0], out=out[k])
+            for t in self.space.product[k]:
+                out[k].addcmul_(a[t.factors[0]], b[t.factors[1]], value=self._weight(t))
+        return DenseJet(out)
+
+    # -- adjoint -------------------------------------------------------------------------------------------------
+
+    def _adjoint(
+        self,
+        i: int,
+        op: Operation,
+        grad: Tensor,
+        x: list[JetValue],
+        need: list[bool],
+        operands: Sequence[Tensor],
+        saved: dict[int, _Saved],
+        gradients: Gradients,
+    ) -> list[tuple[int, Tensor]]:
+        """Gradients of the inputs (always dense [K, n, width]); operands are added to `gradients`."""
+        match op:
+            case Affine():
+                weight = operands[op.operands[0]]
+                if gradients.wanted[op.operands[0]]:
+                    gradients.add(op.operands[0], _weight_gradient(grad, x[0]))
+                if len(op.operands) > 1 and gradients.wanted[op.operands[1]]:
+                    gradients.add(op.operands[1], grad[0].sum(0))
+                return [(op.inputs[0], grad @ weight)] if need[0] else []
+            case Scale():
+                factor = operands[op.operands[0]] if op.operands else op.factor
+                if op.operands and gradients.wanted[op.operands[0]]:
+                    total = sum((g * c).sum(0) for g, c in zip(grad.unbind(0), x[0].channels(), strict=True))
+                    assert isinstance(total, Tensor) and isinstance(factor, Tensor)
+                    gradients.add(op.operands[0], _fit(total, factor))
+                return [(op.inputs[0], _fit_width(grad * factor, x[0].width))] if need[0] else []
+            case Shift():
+                if op.operands and gradients.wanted[op.operands[0]]:
+                    gradients.add(op.operands[0], _fit(grad[0].sum(0), operands[op.operands[0]]))
+                return [(op.inputs[0], _fit_width(grad, x[0].width))] if need[0] else []
+            case Select():
+                if not need[0]:
+                    return []
+                back = grad.new_zeros(*grad.shape[:-1], x[0].width)
+                index = torch.tensor(op.columns, device=grad.device)
+                return [(op.inputs[0], back.index_add_(-1, index, grad))]
+            case Concatenate():
+                parts = grad.split([v.width for v in x], -1)
+                return [(j, g) for j, g, n in zip(op.inputs, parts, need, strict=True) if n]
+            case Add():
+                signs = (1, op.sign)
+                return [
+                    (j, _fit_width(grad if sign == 1 else -grad, v.width))
+                    for j, v, sign, n in zip(op.inputs, x, signs, need, strict=True)
+                    if n
+                ]
+            case Unary():
+                return [(op.inputs[0], self._unary_adjoint(grad, x[0], saved[i]))] if need[0] else []
+            case Multiply():
+                return self._multiply_adjoint(op, grad, x, need)
+
+    def _unary_adjoint(self, grad: Tensor, x: JetValue, saved: _Saved) -> Tensor:
+        s, z = saved.derivatives, x.channels()
+        out = grad * _present(s[1])
+        value = out[0]
+        if len(self.space) > 1 and s[2] is not None:
+            inner = grad[1] * z[1]
+            for g, c in zip(grad[2:].unbind(0), z[2:], strict=True):
+                inner.addcmul_(g, c)
+            value.addcmul_(s[2], inner)
+        for (k, q), product in saved.products.items():
+            if s[q + 1] is not None:
+                value.addcmul_(grad[k] * _present(s[q + 1]), product)
+            if s[q] is None:
+                continue
+            scaled = grad[k] * _present(s[q])
+            terms = [t for t in self.space.composition[k] if len(t.factors) == q]
+            for start, stop, weight in self._square_runs(terms):
+                block = x.data[start:stop] if isinstance(x, DenseJet) else x.rows[start - 1 : stop - 1].unsqueeze(1)
+                out[start:stop].addcmul_(block.expand(stop - start, *scaled.shape), scaled, value=2 * weight)
+            for t in terms:
+                if not self._is_square(t):
+                    for position, j in enumerate(t.factors):
+                        others = scaled
+                        for other, m in enumerate(t.factors):
+                            if other != position:
+                                others = others * z[m]
+                        out[j].add_(others, alpha=self._weight(t))
+        return out
+
+    def _multiply_adjoint(
+        self, op: Multiply, grad: Tensor, x: list[JetValue], need: list[bool]
+    ) -> list[tuple[int, Tensor]]:
+        results: list[tuple[int, Tensor]] = []
+        for mine, other in ((0, 1), (1, 0)):
+            if not need[mine]:
+                continue
+            b = x[other].channels()
+            out = grad * b[0]
+            for k in range(1, len(self.space)):
+                out[0].addcmul_(grad[k], b[k].expand_as(grad[k]))
+                for t in self.space.product[k]:
+                    out[t.factors[mine]].addcmul_(
+                        grad[k], b[t.factors[other]].expand_as(grad[k]), value=self._weight(t)
+                    )
+            results.append((op.inputs[mine], _fit_width(out, x[mine].width)))
+        return results
+
+    # -- terms ---------------------------------------------------------------------------------------------------
+
+    def _weight(self, term: Term) -> float:
+        return term.count * (1.0 if term.coefficient is None else self.coefficients[term.coefficient])
+
+    @staticmethod
+    def _is_square(term: Term) -> bool:
+        return len(term.factors) == 2 and term.factors[0] == term.factors[1]
+
+    def _square_runs(self, terms: list[Term]) -> list[tuple[int, int, float]]:
+        """Squares of neighbouring channels with one weight, as (start, stop, weight): a Laplacian is one run."""
+        runs: list[tuple[int, int, float]] = []
+        for term in terms:
+            if not self._is_square(term):
+                continue
+            k, weight = term.factors[0], self._weight(term)
+            if runs and runs[-1][1] == k and runs[-1][2] == weight:
+                runs[-1] = (runs[-1][0], k + 1, weight)
+            else:
+                runs.append((k, k + 1, weight))
+        return runs
+
+
+@dataclass
+class _Saved:
+    """Derivatives of the activation at z_0, and the sums of products P_kq."""
+
+    derivatives: Derivatives
+    products: dict[tuple[int, int], Tensor]
+
+
+def _present(derivative: Tensor | None) -> Tensor:
+    assert derivative is not None
+    return derivative
+
+
+def _affine(x: JetValue, weight: Tensor, bias: Tensor | None) -> JetValue:
+    if isinstance(x, AffineJet):
+        value = x.value @ weight.t() if bias is None else torch.addmm(bias, x.value, weight.t())
+        return AffineJet(value, x.rows @ weight.t())
+    k, n, width = x.data.shape
+    out = (x.data.reshape(k * n, width) @ weight.t()).view(k, n, -1)
+    if bias is not None:
+        out[0] += bias
+    return DenseJet(out)
+
+
+def _weight_gradient(grad: Tensor, x: JetValue) -> Tensor:
+    """sum over channels and points of grad^T a, [out, in]."""
+    if isinstance(x, AffineJet):
+        return torch.addmm(grad[1:].sum(1).t() @ x.rows, grad[0].t(), x.value)
+    k, n, out = grad.shape
+    return grad.reshape(k * n, out).t() @ x.data.reshape(k * n, x.width)
+
+
+def _linear_map(x: JetValue, f) -> JetValue:
+    return AffineJet(f(x.value), f(x.rows)) if isinstance(x, AffineJet) else DenseJet(f(x.data))
+
+
+def _shift(x: JetValue, amount: Tensor | float, width: int) -> JetValue:
+    if isinstance(x, AffineJet):
+        return AffineJet(x.value + amount, x.rows.expand(-1, width))
+    data = x.data.expand(-1, -1, width).clone()
+    data[0] += amount
+    return DenseJet(data)
+
+
+def _combine(x: Sequence[JetValue], f, joins_columns: bool = False) -> JetValue:
+    if all(isinstance(v, AffineJet) for v in x):
+        return AffineJet(f([v.value for v in x]), f([v.rows for v in x]))  # type: ignore[union-attr]
+    return DenseJet(f([_dense(v) for v in x]))
+
+
+def _dense(x: JetValue) -> Tensor:
+    if isinstance(x, DenseJet):
+        return x.data
+    return torch.cat([x.value.unsqueeze(0), x.rows.unsqueeze(1).expand(-1, *x.value.shape)])
+
+
+def _columns(columns: tuple[int, ...]) -> slice | list[int]:
+    start, stop = columns[0], columns[-1] + 1
+    return slice(start, stop) if columns == tuple(range(start, stop)) else list(columns)
+
+
+def _fit(gradient: Tensor, operand: Tensor) -> Tensor:
+    """Sum a gradient [width] to the shape of the operand that was broadcast."""
+    return (
+        gradient.sum_to_size(operand.shape) if operand.dim() <= 1 else gradient.unsqueeze(0).sum_to_size(operand.shape)
+    )
+
+
+def _fit_width(gradient: Tensor, width: int) -> Tensor:
+    return gradient if gradient.shape[-1] == width else gradient.sum(-1, keepdim=True)

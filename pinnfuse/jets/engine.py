@@ -1,0 +1,181 @@
+"""What a backend must offer, and the part that all torch backends share: chunks of points in bounded memory.
+
+An engine serves one call: it holds the network's operands (tensors connected to the parameters by ordinary autograd) and
+turns points into outputs, or straight into a loss with its gradients. The loss is a mean over points, so the gradients of a
+chunk are complete before the next chunk starts, and memory does not grow with the number of points.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinnfuse.jets.closed_form import ClosedForm, Gradients
+from pinnfuse.jets.plan import JetPlan, Output, evaluate_residuals
+from pinnfuse.jets.program import Program
+from pinnfuse.jets.space import ChannelSpace
+
+
+@dataclass(frozen=True)
+class LossTask:
+    """One loss: `sum_e equation_weights[e] * mean_n(point_weights[n, e] * r[n, e]^2)`.
+
+    Attributes:
+        points: [N, d]; data: name -> [N].
+        constants, trained: values of the PDE's constant and trained parameters.
+        equation_weights: [E]; point_weights: [N, E] or None for ones.
+        keep_residuals: return the residuals too.
+    """
+
+    plan: JetPlan
+    points: Tensor
+    constants: dict[str, float]
+    trained: dict[str, Tensor]
+    data: dict[str, Tensor]
+    equation_weights: Tensor
+    point_weights: Tensor | None = None
+    keep_residuals: bool = False
+
+
+@dataclass
+class LossResult:
+    """Loss (scalar), per equation `mean_n(w r^2)` [E], residuals [N, E] if kept, gradients in the order of the operands."""
+
+    loss: Tensor
+    per_equation: Tensor
+    residuals: Tensor | None
+    operand_gradients: list[Tensor | None]
+    trained_gradients: list[Tensor | None]
+
+
+class JetEngine(ABC):
+    """One network in one channel space. `wanted` says for which operands a gradient is needed; none: no gradient work."""
+
+    operands: list[Tensor]
+
+    @abstractmethod
+    def loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
+        """Loss and, where wanted, its gradients."""
+
+    @abstractmethod
+    def outputs(self, points: Tensor) -> Tensor:
+        """The requested channels [R, N], without a graph."""
+
+    @abstractmethod
+    def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+        """Gradients of the operands for an upstream gradient [R, N] of the outputs."""
+
+
+class ChunkedEngine(JetEngine):
+    """Loss, outputs and adjoint by looping over chunks of points."""
+
+    chunk: int
+
+    @abstractmethod
+    def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
+        """Outputs [R, n] of a chunk and what its adjoint needs."""
+
+    @abstractmethod
+    def _backward(self, gradient: Tensor, state: Any, gradients: Gradients) -> None:
+        """Add the chunk's operand gradients for an upstream gradient [R, n]."""
+
+    def loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
+        plan, points = task.plan, task.points
+        count, equations = points.shape[0], len(plan.residuals)
+        gradients = Gradients(wanted)
+        trained = {name: value.detach().requires_grad_(trained_wanted) for name, value in task.trained.items()}
+        trained_sum: list[Tensor | None] = [None] * len(trained)
+        sums = torch.zeros(equations, dtype=torch.float64, device=points.device)
+        residuals = points.new_empty(count, equations) if task.keep_residuals else None
+        differentiate = any(wanted) or trained_wanted
+        for rows in self._chunks(count):
+            outputs, state = self._forward(points[rows], wanted)
+            outputs = outputs.detach().requires_grad_(any(wanted))
+            data = {name: column[rows] for name, column in task.data.items()}
+            with torch.set_grad_enabled(differentiate):
+                r = evaluate_residuals(plan, outputs, points[rows], task.constants, trained, data)
+                squares = r.square() if task.point_weights is None else task.point_weights[rows] * r.square()
+                objective = (squares.sum(0) * task.equation_weights).sum() / count
+            sums += squares.detach().sum(0, dtype=torch.float64)
+            if residuals is not None:
+                residuals[rows] = r.detach()
+            if differentiate and objective.requires_grad:
+                leaves = [t for t in (outputs, *trained.values()) if t.requires_grad]
+                found = iter(torch.autograd.grad(objective, leaves, allow_unused=True))
+                upstream = next(found) if outputs.requires_grad else None
+                if upstream is not None:
+                    self._backward(upstream, state, gradients)
+                trained_sum = [_plus(total, next(found)) if trained_wanted else None for total in trained_sum]
+        per_equation = (sums / count).to(points.dtype)
+        return LossResult(
+            (per_equation * task.equation_weights).sum(), per_equation, residuals, gradients.operands, trained_sum
+        )
+
+    def outputs(self, points: Tensor) -> Tensor:
+        none = [False] * len(self.operands)
+        parts = [self._forward(points[rows], none)[0].detach() for rows in self._chunks(points.shape[0])]
+        return torch.cat(parts, dim=1)
+
+    def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+        gradients = Gradients(wanted)
+        for rows in self._chunks(points.shape[0]):
+            _, state = self._forward(points[rows], wanted)
+            self._backward(gradient[:, rows], state, gradients)
+        return gradients.operands
+
+    def _chunks(self, count: int) -> Iterator[slice]:
+        return (slice(start, min(start + self.chunk, count)) for start in range(0, count, self.chunk))
+
+
+def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:
+    return part if total is None else total if part is None else total + part
+
+
+class ClosedFormEngine(ChunkedEngine):
+    """A recognised network by closed-form jets (`pinnfuse.jets.closed_form`)."""
+
+    def __init__(
+        self,
+        program: Program,
+        operands: list[Tensor],
+        space: ChannelSpace,
+        outputs: Sequence[Output],
+        coefficients: Sequence[float],
+    ):
+        self.operands = operands
+        self._detached = [t.detach() for t in operands]
+        self._jets = ClosedForm(program, space, coefficients)
+        self._read = ([o.channel for o in outputs], [o.column for o in outputs])
+        self.chunk = chunk_size(program, space, operands[0] if operands else torch.empty(0))
+
+    def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
+        out, values, saved = self._jets.forward(points, self._detached)
+        channels, columns = self._read
+        return torch.stack([out.data[k, :, c] for k, c in zip(channels, columns, strict=True)]), (out, values, saved)
+
+    def _backward(self, gradient: Tensor, state: Any, gradients: Gradients) -> None:
+        out, values, saved = state
+        full = torch.zeros_like(out.data)
+        for row, k, c in zip(gradient, *self._read, strict=True):
+            full[k, :, c] = row
+        self._jets.adjoint(full, values, saved, self._detached, gradients)
+
+
+def bytes_per_point(program: Program, space: ChannelSpace, itemsize: int) -> int:
+    """Working memory of one point: forward jets, activation derivatives and one gradient, measured factor 2 over the jets."""
+    return 2 * len(space) * sum(program.widths) * itemsize
+
+
+def chunk_size(program: Program, space: ChannelSpace, like: Tensor) -> int:
+    """Points per chunk: what a core's cache can hold on a CPU, a share of a gigabyte on an accelerator."""
+    budget = CPU_CHUNK_BYTES if like.device.type == "cpu" else ACCELERATOR_CHUNK_BYTES
+    return max(32, min(2**18, budget // bytes_per_point(program, space, like.element_size())))
+
+
+CPU_CHUNK_BYTES = 8 * 2**20
+ACCELERATOR_CHUNK_BYTES = 2**30

@@ -1,0 +1,124 @@
+r"""Derivatives s, s', ..., s^(n) of the elementwise functions that a network may contain, in closed form.
+
+Each entry maps z to the list [s(z), s'(z), ..., s^(n)(z)]. A derivative that vanishes identically is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Derivatives = list[Tensor | None]
+
+
+def _tanh(z: Tensor, n: int) -> Derivatives:
+    s = torch.tanh(z)
+    q = s * s
+    d = 1 - q
+    polynomials: list[Callable[[], Tensor]] = [
+        lambda: d,
+        lambda: -2 * s * d,
+        lambda: d * (6 * q - 2),
+        lambda: s * d * (16 - 24 * q),
+        lambda: d * ((120 * q - 120) * q + 16),
+        lambda: s * d * ((960 - 720 * q) * q - 272),
+    ]
+    return [s, *(f() for f in polynomials[:n])]
+
+
+def _sigmoid(z: Tensor, n: int) -> Derivatives:
+    s = torch.sigmoid(z)
+    p = s * torch.sigmoid(-z)  # s (1 - s) without the cancellation near s = 1
+    c = 1 - 2 * s
+    polynomials: list[Callable[[], Tensor]] = [
+        lambda: p,
+        lambda: p * c,
+        lambda: p * (1 - 6 * p),
+        lambda: p * c * (1 - 12 * p),
+        lambda: p * (1 + p * (120 * p - 30)),
+        lambda: p * c * (1 + p * (360 * p - 60)),
+    ]
+    return [s, *(f() for f in polynomials[:n])]
+
+
+def _softplus(z: Tensor, n: int) -> Derivatives:
+    return [functional.softplus(z), *_sigmoid(z, n - 1)] if n else [functional.softplus(z)]
+
+
+def _times_argument(z: Tensor, g: Derivatives) -> Derivatives:
+    """Derivatives of z g(z): z g^(k) + k g^(k-1)."""
+    out: Derivatives = []
+    for k, derivative in enumerate(g):
+        assert derivative is not None
+        previous = g[k - 1] if k else None
+        out.append(z * derivative if previous is None else torch.addcmul(k * previous, z, derivative))
+    return out
+
+
+def _silu(z: Tensor, n: int) -> Derivatives:
+    return _times_argument(z, _sigmoid(z, n))
+
+
+def _gelu(z: Tensor, n: int) -> Derivatives:
+    cdf = 0.5 * torch.erfc(-z * math.sqrt(0.5))
+    density = torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+    g: Derivatives = [cdf]
+    hermite, previous = torch.ones_like(z), torch.zeros_like(z)  # He_0, He_{-1}
+    for k in range(n):
+        g.append(density * hermite * (-1) ** k)
+        hermite, previous = z * hermite - k * previous, hermite
+    return _times_argument(z, g)
+
+
+def _sin(z: Tensor, n: int) -> Derivatives:
+    s, c = torch.sin(z), torch.cos(z)
+    return [(s, c, -s, -c)[k % 4] for k in range(n + 1)]
+
+
+def _cos(z: Tensor, n: int) -> Derivatives:
+    s, c = torch.sin(z), torch.cos(z)
+    return [(c, -s, -c, s)[k % 4] for k in range(n + 1)]
+
+
+def _exp(z: Tensor, n: int) -> Derivatives:
+    return [torch.exp(z)] * (n + 1)
+
+
+def _log(z: Tensor, n: int) -> Derivatives:
+    return [torch.log(z), *_power(-1.0)(z, n - 1)] if n else [torch.log(z)]
+
+
+def _power(exponent: float) -> Callable[[Tensor, int], Derivatives]:
+    def derivatives(z: Tensor, n: int) -> Derivatives:
+        out: Derivatives = []
+        factor = 1.0
+        for k in range(n + 1):
+            out.append(factor * torch.pow(z, exponent - k) if factor else None)
+            factor *= exponent - k
+        return out
+
+    return derivatives
+
+
+UNARY: dict[str, Callable[[Tensor, int], Derivatives]] = {
+    "tanh": _tanh,
+    "sigmoid": _sigmoid,
+    "softplus": _softplus,
+    "silu": _silu,
+    "gelu": _gelu,
+    "sin": _sin,
+    "cos": _cos,
+    "exp": _exp,
+    "log": _log,
+    "sqrt": _power(0.5),
+    "reciprocal": _power(-1.0),
+}
+
+
+def unary(name: str, exponent: float | None = None) -> Callable[[Tensor, int], Derivatives]:
+    """Derivatives of a named function; `power` needs its exponent."""
+    return _power(exponent) if exponent is not None else UNARY[name]

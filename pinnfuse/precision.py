@@ -1,0 +1,59 @@
+"""What "float32" means for the matrix products of a fused loss.
+
+The choice follows `torch.get_float32_matmul_precision()` unless `precision=` overrides it:
+
+    "highest" -> "float32": as accurate as IEEE float32          "high" -> "tf32": 10-bit mantissa, about 3 digits fewer
+    "medium"  -> "bf16x3": two bfloat16 halves, 16 bits           float64 networks -> "float64", always
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+_FROM_TORCH = {"highest": "float32", "high": "tf32", "medium": "bf16x3"}
+_TO_TORCH = {name: switch for switch, name in _FROM_TORCH.items()}
+
+
+def resolve(precision: str | None, dtype: torch.dtype) -> str:
+    """One of "float64", "float32", "tf32", "bf16x3".
+
+    Raises:
+        ValueError: an unknown name, or one that does not fit the parameters' dtype.
+    """
+    if precision is not None and precision not in (*_TO_TORCH, *_FROM_TORCH, "float64"):
+        raise ValueError(
+            f"FusedResidualLoss: `precision` must be None, 'float32', 'tf32', 'bf16x3', 'float64' (or torch's 'highest', "
+            f"'high', 'medium'); got {precision!r}."
+        )
+    if dtype == torch.float64:
+        if precision not in (None, "float64"):
+            raise ValueError(
+                f"FusedResidualLoss: `precision={precision!r}` asks for less than the network's float64. Use precision=None "
+                "with a float64 network, or convert the network with net.float()."
+            )
+        return "float64"
+    if precision == "float64":
+        raise ValueError(
+            "FusedResidualLoss: `precision='float64'` needs a float64 network; got float32. Convert both with net.double() and "
+            "points.double()."
+        )
+    name = precision or torch.get_float32_matmul_precision()
+    return _FROM_TORCH.get(name, name)
+
+
+@contextmanager
+def torch_matmul(precision: str) -> Iterator[None]:
+    """Run torch's own products in a resolved precision."""
+    before = torch.get_float32_matmul_precision()
+    wanted = _TO_TORCH.get(precision, before)
+    if wanted == before:
+        yield
+        return
+    torch.set_float32_matmul_precision(wanted)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,447 @@
+r"""Residual losses of coordinate networks: a network and a PDE in, the loss and all parameter gradients out.
+
+    L = sum_e W_e mean_n( w_ne r_ne^2 ),     r_ne = residual of equation e at point n
+
+The loss is a mean over points, so its gradient is complete when the forward pass ends; `backward()` scales what was stored.
+Those stored gradients have no derivative of their own: `create_graph=True` through a fused loss raises.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pinnfuse import backends, checks
+from pinnfuse import precision as precisions
+from pinnfuse.jets import JetEngine, JetPlan, LossTask, Output
+from pinnfuse.jets.engine import bytes_per_point
+from pinnfuse.jets.nested import nested_outputs
+from pinnfuse.jets.plan import derivative_plan, evaluate_residuals, plan
+from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.pde import PDE, parse_jet
+
+
+def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse `create_graph=True`, which would otherwise drop the second derivative without a word."""
+
+    @functools.wraps(backward)
+    def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "this fused backward has no derivative of its own (create_graph=True was asked for). Use backend='autograd' for "
+                "second derivatives, or ask for a higher jet instead of differentiating twice."
+            )
+        return backward(ctx, *grads)
+
+    return wrapper
+
+
+class _FusedLoss(torch.autograd.Function):
+    """(equation weights, point weights, trained parameters, operands) -> loss, per-equation means, residuals."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: JetEngine, task: LossTask, differentiate: bool, *tensors: Tensor | None):
+        ctx.set_materialize_grads(False)
+        trained = len(task.trained)
+        need = ctx.needs_input_grad[3:]
+        need_equation, need_point, need_trained, need_operands = (
+            need[0],
+            need[1],
+            need[2 : 2 + trained],
+            need[2 + trained :],
+        )
+        wanted = [differentiate and n for n in need_operands]
+        result = engine.loss(task, wanted, differentiate and any(need_trained))
+        ctx.gradients = (*result.trained_gradients, *result.operand_gradients) if differentiate else ()
+        ctx.need = need
+        squares = None
+        if differentiate and need_point:
+            assert result.residuals is not None
+            squares = result.residuals.square() * task.equation_weights / task.points.shape[0]
+        ctx.save_for_backward(result.per_equation if differentiate and need_equation else None, squares)
+        residuals = result.residuals if task.keep_residuals else None
+        ctx.mark_non_differentiable(*(t for t in (result.per_equation, residuals) if t is not None))
+        return result.loss, result.per_equation, residuals
+
+    @staticmethod
+    @first_order_only
+    def backward(ctx: Any, grad_loss: Tensor | None, *_unused: Tensor | None):
+        if grad_loss is None:
+            return (None,) * (3 + len(ctx.need))
+        per_equation, squares = ctx.saved_tensors
+        scaled = [
+            None if g is None or not n else g * grad_loss for g, n in zip(ctx.gradients, ctx.need[2:], strict=True)
+        ]
+        return (
+            None,
+            None,
+            None,
+            None if per_equation is None else per_equation * grad_loss,
+            None if squares is None else squares * grad_loss,
+            *scaled,
+        )
+
+
+class _FusedJets(torch.autograd.Function):
+    """Operands -> requested channels [R, N]. The backward recomputes: nothing of size points x width is kept."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: JetEngine, points: Tensor, *operands: Tensor) -> Tensor:
+        ctx.engine = engine
+        ctx.save_for_backward(points)
+        return engine.outputs(points)
+
+    @staticmethod
+    @first_order_only
+    def backward(ctx: Any, gradient: Tensor):
+        (points,) = ctx.saved_tensors
+        return None, None, *ctx.engine.adjoint(points, gradient, ctx.needs_input_grad[2:])
+
+
+@dataclass
+class Evaluation:
+    """What `FusedResidualLoss.evaluate` returns.
+
+    Attributes:
+        loss: scalar, differentiable; sum over equations of equation weight times `per_equation`.
+        residuals: [N, E], detached.
+        per_equation: name -> mean over points of `point weight * residual^2` (scalar, detached, without the equation weight).
+    """
+
+    loss: Tensor
+    residuals: Tensor
+    per_equation: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Which path a call takes, and what it costs. `str()` is the report."""
+
+    backend: str
+    path: str
+    reason: str
+    channels: tuple[str, ...]
+    precision: str
+    points: int
+    memory_bytes: int | None
+
+    def __str__(self) -> str:
+        memory = (
+            "grows with points x layers x order"
+            if self.memory_bytes is None
+            else f"about {self.memory_bytes / 2**20:.1f} MB"
+        )
+        return "\n".join(
+            (
+                f"backend    {self.backend} ({self.path})",
+                f"why        {self.reason}",
+                f"channels   {len(self.channels)}: {', '.join(self.channels)}",
+                f"precision  {self.precision}",
+                f"memory     {memory} for {self.points:,} points",
+            )
+        )
+
+
+class FusedResidualLoss(nn.Module):
+    r"""Weighted mean squared residual of a PDE for a network, $\sum_e W_e \frac1N \sum_n w_{ne} r_{ne}^2$.
+
+    Args:
+        pde: the equations. Its trained parameters become `nn.Parameter`s of this module (a positive one is stored as its
+            logarithm), so they are in checkpoints, optimisers, DDP and `.to(device)`.
+        backend: "auto", "torch", "triton" or "autograd" (see `pinnfuse.backends`). An explicit choice never falls back.
+        precision: None follows `torch.get_float32_matmul_precision()`; "float32", "tf32" or "bf16x3" overrides it.
+        equation_weights: one number per equation, by name or in order; 1 by default. Kept as a buffer: it may be changed
+            in place while training.
+        check_finite: look for NaN and Inf in the points and for negative weights at every call (synchronises a GPU).
+
+    Example:
+        >>> loss_fn = FusedResidualLoss(PDE("u", "t x", equations={"heat": "u_t - 0.1*u_xx"}))
+        >>> loss = loss_fn(net, points)  # points [N, 2]: columns t, x
+        >>> loss.backward()
+    """
+
+    def __init__(
+        self,
+        pde: PDE,
+        backend: str = "auto",
+        precision: str | None = None,
+        equation_weights: Mapping[str, float] | Sequence[float] | Tensor | None = None,
+        check_finite: bool = False,
+    ):
+        super().__init__()
+        if not isinstance(pde, PDE):
+            raise ValueError(f"FusedResidualLoss: `pde` must be a pinnfuse.PDE; got {type(pde).__name__}.")
+        backends.check_name(backend, "FusedResidualLoss")
+        precisions.resolve(precision, torch.float64 if precision == "float64" else torch.float32)
+        self.pde = pde
+        self.backend = backend
+        self.precision = precision
+        self.check_finite = check_finite
+        self.constants = {name: float(p.value) for name, p in pde.parameters.items() if not p.trainable}
+        self.trained = nn.ParameterDict(
+            {
+                name: nn.Parameter(torch.tensor(math.log(p.value) if p.positive else float(p.value)))
+                for name, p in pde.parameters.items()
+                if p.trainable
+            }
+        )
+        self.equation_weights: Tensor
+        self.register_buffer("equation_weights", self._weights(equation_weights))
+
+    # -- the four public ways in ---------------------------------------------------------------------------------
+
+    @torch.compiler.disable
+    def forward(
+        self,
+        net: nn.Module,
+        points: Tensor,
+        point_weights: Tensor | None = None,
+        data: Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """The loss, a scalar.
+
+        Args:
+            net: any module from [N, coordinates] to [N, fields].
+            points: [N, coordinates], float32 or float64. No gradient flows to them (use backend="autograd" for that).
+            point_weights: [N] or [N, equations], >= 0; differentiable.
+            data: one tensor [N] per data column of the PDE.
+
+        Raises:
+            ValueError: shapes, dtypes or devices disagree; the message names expected, got and the remedy.
+            BackendUnavailable: an explicit backend cannot run here.
+        """
+        return self._loss(net, points, point_weights, data, keep_residuals=False)[0]
+
+    @torch.compiler.disable
+    def evaluate(
+        self,
+        net: nn.Module,
+        points: Tensor,
+        point_weights: Tensor | None = None,
+        data: Mapping[str, Tensor] | None = None,
+    ) -> Evaluation:
+        """The loss with residuals and per-equation means; arguments as in `forward`."""
+        loss, per_equation, residuals = self._loss(net, points, point_weights, data, keep_residuals=True)
+        assert residuals is not None
+        return Evaluation(loss, residuals, dict(zip(self.pde.equations, per_equation.unbind(0), strict=True)))
+
+    @torch.compiler.disable
+    def residuals(self, net: nn.Module, points: Tensor, data: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Residuals [N, equations], differentiable to the network's and the PDE's parameters."""
+        net, columns, _ = self._checked(net, points, None, data, "FusedResidualLoss.residuals")
+        with torch.autocast(points.device.type, enabled=False):
+            plan_, choice = self._choice(net, points)
+            outputs = self._outputs(net, points, plan_, choice)
+            return evaluate_residuals(plan_, outputs, points, self.constants, self.parameter_values(), columns)
+
+    def explain(self, net: nn.Module, points: Tensor) -> Explanation:
+        """Which backend and path `net` takes on these points, why, with which channels, precision and memory."""
+        net, _, _ = self._checked(
+            net, points, None, {n: points[:, 0] for n in self.pde.data}, "FusedResidualLoss.explain"
+        )
+        plan_, choice = self._choice(net, points)
+        memory = None
+        if choice.recognised is not None:
+            with torch.no_grad():
+                engine = self._engine(net, points, plan_, choice)
+            rows = min(points.shape[0], getattr(engine, "chunk", points.shape[0]))
+            memory = rows * bytes_per_point(choice.recognised.program, plan_.space, points.element_size())
+        precision = precisions.resolve(self.precision, points.dtype)
+        return Explanation(
+            choice.backend, choice.path, choice.reason, plan_.channel_names(), precision, points.shape[0], memory
+        )
+
+    # -- parameters of the PDE -----------------------------------------------------------------------------------
+
+    def parameter_values(self) -> dict[str, Tensor]:
+        """Current values of the trained parameters, differentiable."""
+        return {name: raw.exp() if self.pde.parameters[name].positive else raw for name, raw in self.trained.items()}
+
+    def set_parameter(self, name: str, value: float) -> None:
+        """Change a constant parameter (a Reynolds number in a curriculum); nothing is recompiled."""
+        if name not in self.constants:
+            raise ValueError(
+                f"set_parameter: `name` must be a constant parameter, one of {list(self.constants)}; got {name!r}."
+            )
+        self.constants[name] = float(value)
+
+    def get_extra_state(self) -> dict[str, float]:
+        return dict(self.constants)
+
+    def set_extra_state(self, state: dict[str, float]) -> None:
+        self.constants.update({name: value for name, value in state.items() if name in self.constants})
+
+    def extra_repr(self) -> str:
+        return f"{self.pde!r}, backend={self.backend!r}, precision={self.precision!r}"
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _weights(self, given: Mapping[str, float] | Sequence[float] | Tensor | None) -> Tensor:
+        names = list(self.pde.equations)
+        if isinstance(given, Mapping):
+            unknown = [name for name in given if name not in names]
+            if unknown:
+                raise ValueError(
+                    f"FusedResidualLoss: `equation_weights` names {unknown}, but the equations are {names}."
+                )
+            given = [given.get(name, 1.0) for name in names]
+        weights = torch.ones(len(names)) if given is None else torch.as_tensor(given, dtype=torch.get_default_dtype())
+        if (
+            tuple(weights.shape) != (len(names),)
+            or bool((weights < 0).any())
+            or not bool(torch.isfinite(weights).all())
+        ):
+            raise ValueError(
+                f"FusedResidualLoss: `equation_weights` must be {len(names)} finite numbers >= 0, for {names}; got {given!r}."
+            )
+        return weights.clone()
+
+    def _checked(
+        self,
+        net: nn.Module,
+        points: Tensor,
+        point_weights: Tensor | None,
+        data: Mapping[str, Tensor] | None,
+        caller: str,
+    ) -> tuple[nn.Module, dict[str, Tensor], Tensor | None]:
+        net = checks.unwrap(net, caller)
+        checks.check_points(points, self.pde.coordinates, caller)
+        columns = checks.check_data(data, self.pde.data, points.shape[0], caller)
+        weights = checks.check_point_weights(
+            point_weights, points.shape[0], len(self.pde.equations), self.check_finite, caller
+        )
+        named = {f"the network's {n}": p for n, p in net.named_parameters()}
+        named |= {f"the PDE parameter {n}": p for n, p in self.trained.items()}
+        named |= {f"data[{n!r}]": c for n, c in columns.items()}
+        if weights is not None:
+            named["point_weights"] = weights
+        checks.check_tensors(named, points, caller)
+        if self.check_finite:
+            checks.check_finite(points, caller)
+        return net, columns, weights
+
+    def _choice(self, net: nn.Module, points: Tensor) -> tuple[JetPlan, backends.Choice]:
+        plan_ = plan(self.pde)
+        choice = backends.choose(self.backend, net, points, plan_)
+        if choice.recognised is None:
+            return plan(self.pde, collapse=False), choice
+        checks.check_width(choice.recognised.program.output_width, self.pde.fields, "FusedResidualLoss")
+        return plan_, choice
+
+    def _engine(self, net: nn.Module, points: Tensor, plan_: JetPlan, choice: backends.Choice) -> JetEngine:
+        precision = precisions.resolve(self.precision, points.dtype)
+        coefficients = plan_.coefficients(self.constants)
+        check = _value_check(self.pde.fields, "FusedResidualLoss")
+        return backends.engine(choice, net, plan_.space, plan_.outputs, coefficients, plan_, precision, check)
+
+    def _outputs(self, net: nn.Module, points: Tensor, plan_: JetPlan, choice: backends.Choice) -> Tensor:
+        with precisions.torch_matmul(precisions.resolve(self.precision, points.dtype)):
+            if choice.backend == "autograd":
+                return _nested(
+                    net, points, plan_.space, plan_.outputs, _value_check(self.pde.fields, "FusedResidualLoss")
+                )
+            engine = self._engine(net, points, plan_, choice)
+            return _FusedJets.apply(engine, points.detach(), *engine.operands)
+
+    def _loss(
+        self,
+        net: nn.Module,
+        points: Tensor,
+        point_weights: Tensor | None,
+        data: Mapping[str, Tensor] | None,
+        keep_residuals: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        net, columns, weights = self._checked(net, points, point_weights, data, "FusedResidualLoss")
+        equation_weights = self.equation_weights.to(points)
+        with torch.autocast(points.device.type, enabled=False):
+            plan_, choice = self._choice(net, points)
+            trained = self.parameter_values()
+            if choice.backend == "autograd":
+                outputs = self._outputs(net, points, plan_, choice)
+                r = evaluate_residuals(plan_, outputs, points, self.constants, trained, columns)
+                per_equation = (r.square() if weights is None else weights * r.square()).mean(0)
+                return (per_equation * equation_weights).sum(), per_equation.detach(), r.detach()
+            task = LossTask(
+                plan_,
+                points.detach(),
+                self.constants,
+                {name: value.detach() for name, value in trained.items()},
+                {name: column.detach() for name, column in columns.items()},
+                equation_weights.detach(),
+                None if weights is None else weights.detach(),
+                keep_residuals or (weights is not None and weights.requires_grad),
+            )
+            with precisions.torch_matmul(precisions.resolve(self.precision, points.dtype)):
+                engine = self._engine(net, points, plan_, choice)
+                tensors = (equation_weights, weights, *trained.values(), *engine.operands)
+                return _FusedLoss.apply(engine, task, torch.is_grad_enabled(), *tensors)
+
+
+@torch.compiler.disable
+def derivatives(
+    net: nn.Module,
+    points: Tensor,
+    names: Sequence[str],
+    *,
+    fields: str | Sequence[str],
+    coordinates: str | Sequence[str],
+    backend: str = "auto",
+    precision: str | None = None,
+) -> dict[str, Tensor]:
+    r"""Partial derivatives of a network's outputs with respect to its inputs.
+
+    Args:
+        net: any module from [N, d] to [N, m].
+        points: [N, d], columns in the order of `coordinates`.
+        names: what to return, e.g. `["u", "u_t", "u_xx", "u_xy"]`.
+        fields, coordinates: names of the output and input columns, e.g. "u v" and "t x y".
+        backend, precision: as in `FusedResidualLoss`.
+
+    Returns:
+        name -> [N], differentiable to the network's parameters.
+
+    Raises:
+        ValueError: an unknown name, or shapes, dtypes, devices that disagree.
+        BackendUnavailable: an explicit backend cannot run here.
+    """
+    caller = "derivatives"
+    field_names = tuple(fields.split() if isinstance(fields, str) else fields)
+    coordinate_names = tuple(coordinates.split() if isinstance(coordinates, str) else coordinates)
+    backends.check_name(backend, caller)
+    net = checks.unwrap(net, caller)
+    checks.check_points(points, coordinate_names, caller)
+    checks.check_tensors({f"the network's {n}": p for n, p in net.named_parameters()}, points, caller)
+    if isinstance(names, str) or not names:
+        raise ValueError(f"{caller}: `names` must be a list such as ['u', 'u_x']; got {names!r}.")
+    jets = [parse_jet(name, field_names, coordinate_names) for name in names]
+    space, requests = derivative_plan(field_names, coordinate_names, jets)
+    with (
+        torch.autocast(points.device.type, enabled=False),
+        precisions.torch_matmul(resolved := precisions.resolve(precision, points.dtype)),
+    ):
+        choice = backends.choose(backend, net, points, None)
+        if choice.backend == "autograd":
+            outputs = _nested(net, points, space, requests, _value_check(field_names, caller))
+        else:
+            if choice.recognised is not None:
+                checks.check_width(choice.recognised.program.output_width, field_names, caller)
+            check = _value_check(field_names, caller)
+            engine = backends.engine(choice, net, space, requests, (), None, resolved, check)
+            outputs = _FusedJets.apply(engine, points.detach(), *engine.operands)
+    return dict(zip(names, outputs.unbind(0), strict=True))
+
+
+def _nested(
+    net: nn.Module, points: Tensor, space: ChannelSpace, outputs: Sequence[Output], check: Callable[[Tensor], None]
+) -> Tensor:
+    return nested_outputs(net, points, [(space.indices[o.channel], o.column) for o in outputs], check)
+
+
+def _value_check(fields: Sequence[str], caller: str) -> Callable[[Tensor], None]:
+    return lambda value: checks.check_value(value, value.shape[0], fields, caller)

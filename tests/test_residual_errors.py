@@ -1,0 +1,88 @@
+"""Bad input gets a clear error before any work: what was expected, what came, what to do."""
+
+import pytest
+import torch
+from torch import nn
+
+from pinnfuse import PDE, BackendUnavailable, FusedResidualLoss, derivatives
+from tests.jets.networks import stack
+
+
+class Vector(nn.Module):
+    """Drops the axis of the fields, as one-field networks often do."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = stack(2, 1)
+
+    def forward(self, x):
+        return self.net(x).squeeze(1)
+
+
+PDE_UV = PDE("u v", "t x", equations={"a": "u_t - v_x", "b": "v_t - u_x"})
+POINTS = torch.rand(9, 2)
+
+
+def loss(net=None, points=POINTS, **kwargs):
+    options = {k: kwargs.pop(k) for k in ("backend", "check_finite", "precision", "equation_weights") if k in kwargs}
+    return FusedResidualLoss(PDE_UV, **{"backend": "torch", **options})(net or stack(2, 2), points, **kwargs)
+
+
+BAD = {
+    "columns": (lambda: loss(points=torch.rand(9, 3)), r"\[N, 2\] with columns t, x; got \[9, 3\]"),
+    "one axis": (lambda: loss(points=torch.rand(9)), r"torch.stack"),
+    "empty": (lambda: loss(points=torch.rand(0, 2)), "at least one row"),
+    "integers": (lambda: loss(points=torch.ones(9, 2, dtype=torch.int64)), r"points.float\(\)"),
+    "half": (lambda: loss(points=torch.rand(9, 2).half()), "float32 or float64"),
+    "dtypes": (lambda: loss(points=torch.rand(9, 2).double()), "one dtype; got torch.float64 and torch.float32"),
+    "devices": (lambda: loss(net=stack(2, 2).to("meta")), "one device; got cpu and meta"),
+    "numpy": (lambda: loss(points=POINTS.numpy()), "torch.as_tensor"),
+    "width": (lambda: loss(net=stack(2, 3)), r"\[N, 2\], one column per field \(u, v\); got 3 columns"),
+    "nan": (lambda: loss(points=POINTS.clone().fill_(float("nan")), check_finite=True), "9 of 9 rows"),
+    "weights": (lambda: loss(point_weights=torch.ones(9, 3)), r"\[9\] or \[N, equations\] = \[9, 2\]; got \[9, 3\]"),
+    "negative": (lambda: loss(point_weights=-torch.ones(9)), ">= 0"),
+    "weights dtype": (lambda: loss(point_weights=torch.ones(9).double()), "point_weights must have one dtype"),
+    "equation weights": (lambda: loss(equation_weights=[1.0]), "2 finite numbers >= 0"),
+    "equation names": (lambda: loss(equation_weights={"c": 1.0}), r"\['c'\], but the equations are \['a', 'b'\]"),
+    "backend": (lambda: loss(backend="tritom"), "Did you mean 'triton'"),
+    "vector": (lambda: loss(net=Vector()), r"its output is \[N\]|return \[N, 2\]"),
+    "precision": (lambda: loss(precision="fp8"), "'tf32'"),
+    "data": (lambda: loss(data={"f": torch.ones(9)}), r"unknown \['f'\]"),
+    "net": (lambda: loss(net=lambda x: x), "torch.nn.Module; got function"),
+    "names": (
+        lambda: derivatives(stack(2, 2), POINTS, ["u_z"], fields="u v", coordinates="t x"),
+        "u_z",
+    ),
+    "names type": (lambda: derivatives(stack(2, 2), POINTS, "u_x", fields="u v", coordinates="t x"), "must be a list"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_message(name):
+    call, message = BAD[name]
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("backend", ["torch", "autograd"])
+def test_width_of_networks_without_closed_form(backend):
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = stack(2, 3)
+
+        def forward(self, x):
+            return torch.cumsum(self.net(x), dim=1)
+
+    with pytest.raises(ValueError, match="got 3 columns"):
+        loss(net=Odd(), backend=backend)
+
+
+def test_an_explicit_backend_does_not_fall_back():
+    with pytest.raises(BackendUnavailable, match="'triton' was asked for but cannot run"):
+        loss(backend="triton")
+
+
+def test_a_distributed_wrapper_is_refused():
+    with pytest.raises(ValueError, match="wrapped module's forward"):
+        loss(net=nn.DataParallel(stack(2, 2)))
