@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from email.message import Message
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -17,6 +18,7 @@ from packaging.requirements import Requirement
 import pinnfuse
 
 LINKED = ("datamodules", "kernels", "models")  # folders at the root, linked into the package
+IMPORT_NAMES = {"pillow": "PIL", "pytorch-optimizer": "pytorch_optimizer"}  # where it differs from the distribution's
 LIGHTNING_USERS = ("callbacks", "datamodules", "models", "tracking")
 
 
@@ -32,9 +34,19 @@ def package_files(root: Path) -> set[str]:
     }
 
 
-def python_files(root: Path) -> list[Path]:
-    folders = ("pinnfuse", "benchmarks", "tests", *LINKED)
-    return [*root.glob("*.py"), *(path for folder in folders for path in (root / folder).rglob("*.py"))]
+def library_files(root: Path) -> list[Path]:
+    return [path for folder in ("pinnfuse", *LINKED) for path in (root / folder).rglob("*.py")]
+
+
+def imported_modules(path: Path) -> list[tuple[int, str]]:
+    """(line, name of the top-level module) of every absolute import, wherever it stands in the file."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name.split(".")[0]) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.append((node.lineno, node.module.split(".")[0]))
+    return found
 
 
 def run_python(code: str, root: Path) -> None:
@@ -77,20 +89,39 @@ def test_the_sdist_holds_every_file_of_the_package_and_no_link(root: Path, distr
     assert package_files(root) <= files
 
 
-def test_the_wheel_states_version_licence_and_dependencies(distributions: tuple[Path, Path]) -> None:
+@pytest.fixture(scope="module")
+def metadata(distributions: tuple[Path, Path]) -> Message:
     with zipfile.ZipFile(distributions[1]) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = email.message_from_bytes(wheel.read(name))
+        return email.message_from_bytes(wheel.read(name))
+
+
+@pytest.fixture(scope="module")
+def requirements(metadata: Message) -> dict[str, Requirement]:
+    """What `pip install pinnfuse` brings, extras left out."""
+    items = map(Requirement, metadata.get_all("Requires-Dist", []))
+    return {item.name: item for item in items if "extra" not in str(item.marker)}
+
+
+def test_the_wheel_states_version_and_licence(metadata: Message) -> None:
     assert metadata["Version"] == pinnfuse.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
-    requirements = {
-        requirement.name: requirement for requirement in map(Requirement, metadata.get_all("Requires-Dist"))
-    }
+
+
+def test_triton_is_required_on_linux_only(requirements: dict[str, Requirement]) -> None:
     marker = requirements["triton"].marker
     assert marker is not None
-    assert marker.evaluate({"platform_system": "Linux"})
-    assert not marker.evaluate({"platform_system": "Darwin"})
-    assert not marker.evaluate({"platform_system": "Windows"})
+    assert [s for s in ("Linux", "Darwin", "Windows") if marker.evaluate({"platform_system": s})] == ["Linux"]
+
+
+def test_the_library_imports_only_what_it_requires(root: Path, requirements: dict[str, Requirement]) -> None:
+    """What another dependency happens to bring along may be gone with its next release."""
+    allowed = sys.stdlib_module_names | {"pinnfuse"} | {IMPORT_NAMES.get(name, name) for name in requirements}
+    files = [*root.glob("*.py"), *library_files(root)]
+    foreign = [
+        f"{path}:{line}: {name}" for path in files for line, name in imported_modules(path) if name not in allowed
+    ]
+    assert not foreign
 
 
 def test_import_takes_neither_triton_nor_lightning(root: Path) -> None:
@@ -138,15 +169,9 @@ import_all(pinnfuse)
 
 def test_linked_folders_are_imported_by_their_package_name_only(root: Path) -> None:
     """`import kernels` would make a second copy of every module, hence a second registry."""
-    wrong = []
-    for path in python_files(root):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            modules: list[str] = []
-            if isinstance(node, ast.Import):
-                modules = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                modules = [node.module or ""]
-            wrong += [f"{path}:{node.lineno}" for module in modules if module.split(".")[0] in LINKED]
+    files = [*root.glob("*.py"), *library_files(root)]
+    files += [path for folder in ("benchmarks", "tests") for path in (root / folder).rglob("*.py")]
+    wrong = [f"{path}:{line}" for path in files for line, name in imported_modules(path) if name in LINKED]
     class_path = re.compile(rf"^\s*-?\s*class_path:\s*[\"']?(?:{'|'.join(LINKED)})\.", re.MULTILINE)
     for path in (root / "configs").rglob("*.yaml"):
         wrong += [f"{path}: {match.group().strip()}" for match in class_path.finditer(path.read_text(encoding="utf-8"))]
@@ -154,10 +179,9 @@ def test_linked_folders_are_imported_by_their_package_name_only(root: Path) -> N
 
 
 def test_the_library_does_not_print(root: Path) -> None:
-    library = [path for folder in ("pinnfuse", *LINKED) for path in (root / folder).rglob("*.py")]
     printing = [
         f"{path}:{node.lineno}"
-        for path in library
+        for path in library_files(root)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
