@@ -64,7 +64,8 @@ def choose(backend: str, net: nn.Module, points: Tensor, plan: JetPlan | None) -
             )
         if backend == "triton":
             raise BackendUnavailable(
-                f"backend 'triton' was asked for but cannot run: {obstacle}. Available here: 'torch', 'autograd', or 'auto'."
+                f"backend 'triton' was asked for but cannot run: {obstacle}. Available here: 'torch', "
+                "'autograd', or 'auto'."
             )
     if recognised is not None:
         return _said(Choice("torch", "closed form", "the network is recognised", recognised), backend)
@@ -86,13 +87,14 @@ _announced: set[tuple[str, str, str]] = set()
 
 
 def _said(choice: Choice, asked: str) -> Choice:
-    """Tell the user once what `auto` picked; a slower path than closed form is worth a warning, whoever asked for it."""
+    """Say once what `auto` picked; a slower path than closed form is worth a warning, whoever asked for it."""
     key = (asked, choice.path, choice.reason)
     if key not in _announced:
         _announced.add(key)
         if choice.path == "forward mode":
             warnings.warn(
-                f"pinnfuse runs this network by nested forward mode, which is slower than closed form: {choice.reason}. "
+                f"pinnfuse runs this network by nested forward mode, which is slower than closed form: "
+                f"{choice.reason}. "
                 "loss_fn.explain(net, points) shows what is recognised.",
                 stacklevel=5,
             )
@@ -111,7 +113,7 @@ def engine(
     precision: str,
     check: Callable[[Tensor], None],
 ) -> JetEngine:
-    """The engine of a choice other than "autograd"; `check` looks at a network's value where its width is not known before."""
+    """The engine of a choice other than "autograd"; `check` sees a network's value where its width is unknown."""
     if choice.recognised is None:
         return ForwardModeEngine(net, space, outputs, check)
     operands = choice.recognised.operands(net)

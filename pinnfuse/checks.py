@@ -14,8 +14,10 @@ def unwrap(net: nn.Module, caller: str) -> nn.Module:
     """The module behind `torch.compile`; a DistributedDataParallel wrapper is refused."""
     if isinstance(net, nn.parallel.DistributedDataParallel | nn.DataParallel):
         raise ValueError(
-            f"{caller}: `net` is wrapped in {type(net).__name__}, whose gradient synchronisation a fused pass would bypass. Put "
-            "the loss call inside the wrapped module's forward (Lightning does), or pass net.module and reduce the gradients."
+            f"{caller}: `net` is wrapped in {type(net).__name__}, whose gradient synchronisation a fused pass "
+            "would bypass. Put "
+            "the loss call inside the wrapped module's forward (Lightning does), or pass net.module and reduce "
+            "the gradients."
         )
     if not isinstance(net, nn.Module):
         raise ValueError(f"{caller}: `net` must be a torch.nn.Module; got {type(net).__name__}.")
@@ -46,12 +48,14 @@ def check_tensors(tensors: Mapping[str, Tensor], points: Tensor, caller: str) ->
     for name, tensor in tensors.items():
         if tensor.dtype != points.dtype:
             raise ValueError(
-                f"{caller}: `points` and {name} must have one dtype; got {points.dtype} and {tensor.dtype}. Convert one of them, "
+                f"{caller}: `points` and {name} must have one dtype; got {points.dtype} and {tensor.dtype}. "
+                "Convert one of them, "
                 "e.g. points.to(dtype)."
             )
         if tensor.device != points.device:
             raise ValueError(
-                f"{caller}: `points` and {name} must be on one device; got {points.device} and {tensor.device}. Move one of them, "
+                f"{caller}: `points` and {name} must be on one device; got {points.device} and {tensor.device}. "
+                "Move one of them, "
                 "e.g. points.to(device) or loss_fn.to(device)."
             )
 
@@ -59,7 +63,8 @@ def check_tensors(tensors: Mapping[str, Tensor], points: Tensor, caller: str) ->
 def check_width(width: int, fields: Sequence[str], caller: str) -> None:
     if width != len(fields):
         raise ValueError(
-            f"{caller}: `net` must return [N, {len(fields)}], one column per field ({', '.join(fields)}); got {width} columns. "
+            f"{caller}: `net` must return [N, {len(fields)}], one column per field ({', '.join(fields)}); got "
+            f"{width} columns. "
             "Change the last layer, or the PDE's fields."
         )
 
@@ -75,16 +80,18 @@ def check_value(value: Tensor, count: int, fields: Sequence[str], caller: str) -
 
 
 def check_point_weights(weights: Tensor | None, count: int, equations: int, values: bool, caller: str) -> Tensor | None:
-    """`weights` as [N, E]. Signs are looked at where that costs no device synchronisation, or when `values` asks for it."""
+    """`weights` as [N, E]. Signs are looked at where that needs no synchronisation, or when `values` asks for it."""
     if weights is None:
         return None
     if tuple(weights.shape) not in {(count,), (count, 1), (count, equations)}:
         raise ValueError(
-            f"{caller}: `point_weights` must be [N] = [{count}] or [N, equations] = [{count}, {equations}]; got {_shape(weights)}."
+            f"{caller}: `point_weights` must be [N] = [{count}] or [N, equations] = [{count}, {equations}]; got "
+            f"{_shape(weights)}."
         )
     if (values or weights.device.type == "cpu") and bool((weights < 0).any()):
         raise ValueError(
-            f"{caller}: `point_weights` must be >= 0; got {float(weights.min()):.3g}. Clamp them with weights.clamp(min=0)."
+            f"{caller}: `point_weights` must be >= 0; got {float(weights.min()):.3g}. Clamp them with "
+            "weights.clamp(min=0)."
         )
     return (weights if weights.dim() == 2 else weights.unsqueeze(1)).expand(count, equations)
 
@@ -110,7 +117,8 @@ def check_finite(points: Tensor, caller: str) -> None:
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
         raise ValueError(
-            f"{caller}: `points` must be finite; {int(bad.any(dim=1).sum())} of {points.shape[0]} rows hold NaN or Inf, the first is "
+            f"{caller}: `points` must be finite; {int(bad.any(dim=1).sum())} of {points.shape[0]} rows hold NaN "
+            "or Inf, the first is "
             f"row {row}: {points[row].tolist()}. Drop them with points[torch.isfinite(points).all(dim=1)]."
         )
 

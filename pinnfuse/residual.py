@@ -2,8 +2,8 @@ r"""Residual losses of coordinate networks: a network and a PDE in, the loss and
 
     L = sum_e W_e mean_n( w_ne r_ne^2 ),     r_ne = residual of equation e at point n
 
-The loss is a mean over points, so its gradient is complete when the forward pass ends; `backward()` scales what was stored.
-Those stored gradients have no derivative of their own: `create_graph=True` through a fused loss raises.
+The loss is a mean over points, so its gradient is complete when the forward pass ends; `backward()` scales what was
+stored. Those stored gradients have no derivative of their own: `create_graph=True` through a fused loss raises.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
         if torch.is_grad_enabled():
             raise RuntimeError(
-                "this fused backward has no derivative of its own (create_graph=True was asked for). Use backend='autograd' for "
+                "this fused backward has no derivative of its own (create_graph=True was asked for). Use "
+                "backend='autograd' for "
                 "second derivatives, or ask for a higher jet instead of differentiating twice."
             )
         return backward(ctx, *grads)
@@ -111,7 +112,8 @@ class Evaluation:
     Attributes:
         loss: scalar, differentiable; sum over equations of equation weight times `per_equation`.
         residuals: [N, E], detached.
-        per_equation: name -> mean over points of `point weight * residual^2` (scalar, detached, without the equation weight).
+        per_equation: name -> mean over points of `point weight * residual^2` (scalar, detached, without the equation
+        weight).
     """
 
     loss: Tensor
@@ -152,11 +154,13 @@ class FusedResidualLoss(nn.Module):
     r"""Weighted mean squared residual of a PDE for a network, $\sum_e W_e \frac1N \sum_n w_{ne} r_{ne}^2$.
 
     Args:
-        pde: the equations. Its trained parameters become `nn.Parameter`s of this module (a positive one is stored as its
+        pde: the equations. Its trained parameters become `nn.Parameter`s of this module (a positive one is stored as
+        its
             logarithm), so they are in checkpoints, optimisers, DDP and `.to(device)`.
         backend: "auto", "torch", "triton" or "autograd" (see `pinnfuse.backends`). An explicit choice never falls back.
         precision: None follows `torch.get_float32_matmul_precision()`; "float32", "tf32" or "bf16x3" overrides it.
-        equation_weights: one number per equation, by name or in order; 1 by default. Kept as a buffer: it may be changed
+        equation_weights: one number per equation, by name or in order; 1 by default. Kept as a buffer: it may be
+        changed
             in place while training.
         check_finite: look for NaN and Inf in the points and for negative weights at every call (synchronises a GPU).
 
@@ -298,7 +302,8 @@ class FusedResidualLoss(nn.Module):
             or not bool(torch.isfinite(weights).all())
         ):
             raise ValueError(
-                f"FusedResidualLoss: `equation_weights` must be {len(names)} finite numbers >= 0, for {names}; got {given!r}."
+                f"FusedResidualLoss: `equation_weights` must be {len(names)} finite numbers >= 0, for {names}; "
+                f"got {given!r}."
             )
         return weights.clone()
 
@@ -316,7 +321,7 @@ class FusedResidualLoss(nn.Module):
         weights = checks.check_point_weights(
             point_weights, points.shape[0], len(self.pde.equations), self.check_finite, caller
         )
-        named = {f"the network's {n}": p for n, p in net.named_parameters()}
+        named: dict[str, Tensor] = {f"the network's {n}": p for n, p in net.named_parameters()}
         named |= {f"the PDE parameter {n}": p for n, p in self.trained.items()}
         named |= {f"data[{n!r}]": c for n, c in columns.items()}
         if weights is not None:

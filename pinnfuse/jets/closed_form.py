@@ -1,10 +1,11 @@
 r"""Closed-form jets of a recognised network in plain torch, and their adjoint.
 
-A dense jet is one tensor [K, n, width]: K channels, n points. Until the first nonlinearity every channel but the value is the
-same for all points, so it is carried as one row [K - 1, width] (`AffineJet`): the first layer of a network costs one product.
+A dense jet is one tensor [K, n, width]: K channels, n points. Until the first nonlinearity every channel but the
+value is the same for all points, so it is carried as one row [K - 1, width] (`AffineJet`): the first layer of a
+network costs one product.
 
-Adjoint of `a_k = s' z_k + sum_t c_t s^(q_t) prod z` (bar = derivative of the loss), with P_kq the sum of the products of q
-factors in channel k:
+Adjoint of `a_k = s' z_k + sum_t c_t s^(q_t) prod z` (bar = derivative of the loss), with P_kq the sum of the products
+of q factors in channel k:
 
     zbar_j  = s' abar_j + sum_k abar_k sum_q s^(q) dP_kq/dz_j
     zbar_0 += s' abar_0 + sum_k abar_k (s'' z_k + sum_q s^(q+1) P_kq)
@@ -189,10 +190,7 @@ class ClosedForm:
             for j in term.factors[1:]:
                 part = part * z[j]
             weight = self._weight(term)
-            if total is None:
-                total = part * weight
-            else:
-                total = total.add_(part, alpha=weight)
+            total = part * weight if total is None else total.add_(part, alpha=weight)
         assert total is not None
         return total
 

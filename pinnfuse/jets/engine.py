@@ -1,8 +1,8 @@
 """What a backend must offer, and the part that all torch backends share: chunks of points in bounded memory.
 
-An engine serves one call: it holds the network's operands (tensors connected to the parameters by ordinary autograd) and
-turns points into outputs, or straight into a loss with its gradients. The loss is a mean over points, so the gradients of a
-chunk are complete before the next chunk starts, and memory does not grow with the number of points.
+An engine serves one call: it holds the network's operands (tensors connected to the parameters by ordinary autograd)
+and turns points into outputs, or straight into a loss with its gradients. The loss is a mean over points, so the
+gradients of a chunk are complete before the next chunk starts, and memory does not grow with the number of points.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LossTask:
 
 @dataclass
 class LossResult:
-    """Loss (scalar), per equation `mean_n(w r^2)` [E], residuals [N, E] if kept, gradients in the order of the operands."""
+    """Loss (scalar), per equation `mean_n(w r^2)` [E], residuals [N, E] if kept, gradients in operand order."""
 
     loss: Tensor
     per_equation: Tensor
@@ -54,7 +54,7 @@ class LossResult:
 
 
 class JetEngine(ABC):
-    """One network in one channel space. `wanted` says for which operands a gradient is needed; none: no gradient work."""
+    """One network in one channel space. `wanted` says which operands need a gradient; none: no gradient work."""
 
     operands: list[Tensor]
 
@@ -167,7 +167,7 @@ class ClosedFormEngine(ChunkedEngine):
 
 
 def bytes_per_point(program: Program, space: ChannelSpace, itemsize: int) -> int:
-    """Working memory of one point: forward jets, activation derivatives and one gradient, measured factor 2 over the jets."""
+    """Working memory of one point: forward jets, activation derivatives and a gradient, about twice the jets."""
     return 2 * len(space) * sum(program.widths) * itemsize
 
 

@@ -1,7 +1,8 @@
 """Jets of any differentiable module by nested forward mode (`torch.func.jvp`), for networks that have no closed form.
 
-d^alpha u is one directional derivative per letter of alpha, nested; its gradient is ordinary reverse mode through that. Slower
-than closed form, but it asks of the module only that each row of its output depends on the same row of its input.
+d^alpha u is one directional derivative per letter of alpha, nested; its gradient is ordinary reverse mode through
+that. Slower than closed form, but it asks of the module only that each row of its output depends on the same row of
+its input.
 """
 
 from __future__ import annotations

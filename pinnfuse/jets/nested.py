@@ -1,7 +1,7 @@
-"""Derivatives by nested `torch.autograd.grad`: what most PINN code does, kept as the baseline that speed-ups are quoted against.
+"""Derivatives by nested `torch.autograd.grad`: what most PINN code does, and the baseline of every quoted speed-up.
 
-Each first derivative of a field is one reverse pass that gives all coordinates at once; higher ones differentiate the result
-again. Nothing is recomputed that was asked for already.
+Each first derivative of a field is one reverse pass that gives all coordinates at once; higher ones differentiate the
+result again. Nothing is recomputed that was asked for already.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def plan(pde: PDE, collapse: bool = True) -> JetPlan:
     """Channels and residuals for a PDE; with `collapse`, derivatives that only occur linearly share operator channels.
 
     A derivative d^alpha is *collapsible* if in every equation and for every field its factor is a number or a constant
-    parameter, and no other derivative needs it as a sub-block. Each (equation, field) then sees one vector of factors over
-    the collapsible derivatives; proportional vectors share one operator channel.
+    parameter, and no other derivative needs it as a sub-block. Each (equation, field) then sees one vector of factors
+    over the collapsible derivatives; proportional vectors share one operator channel.
     """
     constants = tuple(name for name, p in pde.parameters.items() if not p.trainable)
     trained = tuple(name for name, p in pde.parameters.items() if p.trainable)

@@ -1,8 +1,8 @@
 """A recognised network as a short list of operations on jets.
 
-Every operation names its inputs (values of earlier operations, 0 is the points) and its operands (tensors that do not depend
-on the points: weights, biases, scales). Operands are computed by ordinary autograd before the program runs, so that weight
-normalisation, factorisation, `parametrize` or a hypernetwork need no rule of their own.
+Every operation names its inputs (values of earlier operations, 0 is the points) and its operands (tensors that do not
+depend on the points: weights, biases, scales). Operands are computed by ordinary autograd before the program runs, so
+that weight normalisation, factorisation, `parametrize` or a hypernetwork need no rule of their own.
 """
 
 from __future__ import annotations

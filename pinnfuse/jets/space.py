@@ -1,9 +1,9 @@
 r"""Which derivative channels travel through a network together, and the two rules that propagate them.
 
 A *jet* of a layer is a tuple of channels, each a row of H numbers: the value, some partial derivatives
-$\partial^\alpha$, and some *operators* $D = \sum_\alpha c_\alpha \partial^\alpha$ with constant coefficients that need one
-channel however many derivatives they contain. For an elementwise function s (Faa di Bruno, over the set partitions of
-$\alpha$) and for a product (Leibniz):
+$\partial^\alpha$, and some *operators* $D = \sum_\alpha c_\alpha \partial^\alpha$ with constant coefficients that
+need one channel however many derivatives they contain. For an elementwise function s (Faa di Bruno, over the set
+partitions of $\alpha$) and for a product (Leibniz):
 
     (s o z)_alpha = s'(z_0) z_alpha + sum over partitions into q >= 2 blocks of  s^(q)(z_0) prod_blocks z_block
     (a b)_alpha   = sum_{beta <= alpha} binomial(alpha, beta) a_beta b_{alpha - beta}
@@ -39,7 +39,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Term:
-    """`count * coefficient * s^(q) * prod z[factors]` (composition, q = number of factors) or `count * coefficient * a b`.
+    """`count coefficient s^(q) prod z[factors]` (composition, q = number of factors) or `count coefficient a b`.
 
     `coefficient` is a position in `ChannelSpace.coefficients`, or None for 1.
     """

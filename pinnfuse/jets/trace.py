@@ -1,12 +1,13 @@
 """Recognise a network: trace it with `torch.fx` and translate the graph to a `Program`.
 
-The graph is split in two. What does not depend on the points (weights, normalised or generated weights, scales) is run as
-ordinary torch code under autograd at every call and gives the operands. What depends on the points must be one of the
-operations that have a jet rule; the first node that has none ends recognition, with the reason.
+The graph is split in two. What does not depend on the points (weights, normalised or generated weights, scales) is
+run as ordinary torch code under autograd at every call and gives the operands. What depends on the points must be one
+of the operations that have a jet rule; the first node that has none ends recognition, with the reason.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +114,7 @@ class _Tracer(fx.Tracer):
         source = node.args[0] if node.args else None
         named = _function_name(node) == "unbind" and isinstance(source, fx.Node) and source.op == "placeholder"
         if named and (node.args[1:] or (node.kwargs.get("dim", 0),))[0] in (1, -1):
-            return iter([obj[i] for i in range(self.in_width)])
+            return iter([operator.getitem(obj, i) for i in range(self.in_width)])
         return super().iter(obj)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
@@ -354,7 +355,8 @@ class _Translator:
             inverse_node.meta["pinnfuse_constant"] = True
             self._scale(node, self._input(a), inverse_node, vector)
         else:
-            self._scale(node, self._input(a), 1.0 / float(b), vector)
+            assert isinstance(b, int | float)
+            self._scale(node, self._input(a), 1.0 / b, vector)
 
     def _rule_pow(self, node: fx.Node) -> None:
         base, exponent = node.args
