@@ -48,7 +48,7 @@ def strong_wolfe(
     """A step that satisfies the strong Wolfe conditions, else the best decrease found, else None.
 
     The result is finite and never above the start. Where the decrease asked for is below the rounding of the loss
-    (`noise` is its relative size), not increasing is enough.
+    (`noise` is its relative size), a flat enough trial need only not increase.
 
     Args:
         evaluate: step -> Trial.
@@ -94,7 +94,7 @@ def strong_wolfe(
             step = _clip(_cubic_minimum(low, high), ends[0] + margin, ends[1] - margin, otherwise=middle)
         if step in (low.step, high.step):
             break  # no number is left between the ends
-    return None if low is start else low
+    return low if low.loss < start.loss else None
 
 
 def _cubic_minimum(a: Trial, b: Trial) -> float:

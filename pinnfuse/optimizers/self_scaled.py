@@ -15,7 +15,7 @@ The same update as one rank-two change. With the unit-free vectors u = s / sqrt(
     H_new = H / tau + [u q] M [u q]^T,     M = [[1 + phi h / tau, -phi sqrt(h) / tau], [., (phi - 1) / tau]],
 
 and with the eigenvectors of the 2 x 2 matrix M that is l1 z1 z1^T + l2 z2 z2^T: two symmetric rank-one additions in
-place, after which H is symmetric to the last bit. One step costs two products H v and these two passes.
+place. One step costs two products H v and these two passes over H.
 
 Sources: Nocedal and Wright, Numerical Optimization (2nd ed., 2006), ch. 6; Al-Baali, Numerical experience with a class
 of self-scaling quasi-Newton algorithms, JOTA 96 (1998); Al-Baali and Khalfan, Wide interval for efficient self-scaling
