@@ -63,8 +63,7 @@ class Jet:
         suffix = "".join(name * n for name, n in zip(self.coordinates, self.index, strict=True))
         if len(_readings(suffix, self.coordinates)) == 1:
             return f"{self.field}_{suffix}"
-        counted = [f"{name}, {n}" for name, n in zip(self.coordinates, self.index, strict=True) if n]
-        return f"D({self.field}, {', '.join(counted)})"
+        return _spelled(self)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,7 +99,10 @@ def find_jet(text: str, fields: Sequence[str], coordinates: Sequence[str]) -> Je
 
 
 def _spelled(jet: Jet) -> str:
-    counted = [f", {name}, {n}" for name, n in zip(jet.coordinates, jet.index, strict=True) if n]
+    """As an operator: "D(u, t, x, 2)"."""
+    counted = [
+        f", {name}, {n}" if n > 1 else f", {name}" for name, n in zip(jet.coordinates, jet.index, strict=True) if n
+    ]
     return f"D({jet.field}{''.join(counted)})" if counted else jet.field
 
 

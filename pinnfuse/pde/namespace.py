@@ -52,8 +52,10 @@ class Namespace:
     def derivative_of(self, jet: Jet) -> sympy.Expr:
         """`u_xx` as Derivative(u(t, x), (x, 2))."""
         function = self.functions[jet.field]
-        counts = [(x, n) for x, n in zip(self.coordinate_symbols.values(), jet.index, strict=True) if n]
-        return sympy.Derivative(function, *counts) if counts else function
+        counts = [
+            part for x, n in zip(self.coordinate_symbols.values(), jet.index, strict=True) if n for part in (x, n)
+        ]
+        return D(function, *counts) if counts else function
 
     def derivative(self, arguments: Sequence[sympy.Expr]) -> sympy.Expr:
         """`D(...)` in text."""

@@ -146,7 +146,7 @@ class _Parser:
         try:
             tree = ast.parse(piece, mode="eval")
         except SyntaxError as error:
-            offset = min(max((error.offset or 1) - 1, 0), len(piece) - 1)
+            offset = min(error.offset or len(piece), len(piece)) - 1  # Python says 0 for an unexpected end
             self.fail(f"{error.msg or 'invalid syntax'}. {self.allowed()}", self.start + offset)
         except (RecursionError, MemoryError, ValueError):
             self.fail("the expression is nested too deep.", self.start)
@@ -295,6 +295,8 @@ class _Parser:
             self.fail_at(f"{name} takes {expected} argument(s), got {len(expressions)}.", node)
         values = [value for _, value in arguments if value is not None]
         result = self.evaluate(lambda: row.number(*values), node) if len(values) == len(arguments) else None
+        if name == "heaviside" and len(expressions) == 2 and expressions[1].free_symbols:
+            self.fail_at("the second argument of heaviside, its value at zero, must be a number.", node)
         return self.checked(apply(row, expressions), node), result
 
     def known_name(self, name: str) -> bool:

@@ -117,4 +117,5 @@ class _TexPrinter(_Ordered, LatexPrinter):
 
     def _print_Float(self, expression: sympy.Float) -> str:  # noqa: N802
         mantissa, _, exponent = repr(float(expression)).partition("e")
-        return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+        power = f"10^{{{int(exponent or 0)}}}"
+        return mantissa if not exponent else power if mantissa == "1" else rf"{mantissa} \cdot {power}"

@@ -153,6 +153,10 @@ def D(expression: Any, *variables: Any) -> sympy.Expr:  # noqa: N802 - the name 
     """
     expression = sympy.sympify(expression)
     counts: list[tuple[sympy.Symbol, int]] = []
+    if isinstance(expression, sympy.Derivative):  # D(D(u, x), t) is D(u, t, x)
+        expression, inner = expression.expr, expression.variable_count
+    else:
+        inner = ()
     for variable in map(sympy.sympify, variables):
         if isinstance(variable, sympy.Symbol):
             counts.append((variable, 1))
@@ -165,9 +169,13 @@ def D(expression: Any, *variables: Any) -> sympy.Expr:  # noqa: N802 - the name 
             )
     if not counts:
         raise ValueError("D needs a coordinate: D(u, x).")
-    if sum(count for _, count in counts) > MAX_ORDER:
-        raise ValueError(f"D: the order must be at most {MAX_ORDER}.")
-    return sympy.Derivative(expression, *counts, evaluate=False)
+    total: dict[sympy.Symbol, int] = {}
+    for variable, count in (*inner, *counts):
+        total[variable] = total.get(variable, 0) + int(count)
+    if sum(total.values()) > MAX_ORDER:
+        raise ValueError(f"D: the order is {sum(total.values())}; at most {MAX_ORDER} is supported.")
+    # sympy does not sort what it does not carry out, and u_xt must be u_tx
+    return sympy.Derivative(expression, *sorted(total.items(), key=lambda pair: pair[0].name), evaluate=False)
 
 
 def laplacian(expression: Any, *variables: sympy.Symbol) -> sympy.Expr:
