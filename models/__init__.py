@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pinnfuse.models.layers import ACTIVATIONS, FactorisedLinear, FourierFeatures, InputMap
 from pinnfuse.models.mlp import MLP, ModifiedMLP
 from pinnfuse.models.piratenet import PirateNet
-from pinnfuse.models.registry import available, build, get
+from pinnfuse.models.registry import available, build, for_problem, get
 from pinnfuse.models.transform import OutputTransform
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = [
     "PirateNet",
     "available",
     "build",
+    "for_problem",
     "get",
 ]
 

@@ -27,13 +27,15 @@ class Report:
         problem: domain, names and reference.
         predict: the network, [N, d] -> [N, m] in numpy.
         folder: of the files; made if missing.
+        animations: draw GIFs of time-dependent problems, too.
     """
 
-    def __init__(self, problem: Problem, predict: Predict, folder: Path):
+    def __init__(self, problem: Problem, predict: Predict, folder: Path, animations: bool = True):
         self.problem, self.predict, self.folder = problem, predict, folder
         self.coordinates, self.fields = problem.pde.coordinates, problem.pde.fields
         self.grid = problem.reference.grid()
         self.space = [c for c in self.coordinates if c != "t"]
+        self.animations = animations
         self.timed = "t" in self.coordinates
 
     def draw(self, series: curves.Series, phases: Sequence[tuple[int, str]] = ()) -> dict[str, Path]:
@@ -83,7 +85,7 @@ class Report:
             yield "centre_lines", flow.centre_lines(u, v)
 
     def _animations(self) -> dict[str, Path]:
-        if not self.timed or not 1 <= len(self.space) <= 3:
+        if not self.animations or not self.timed or not 1 <= len(self.space) <= 3:
             return {}
         files = {}
         if len(self.space) == 1:

@@ -1,6 +1,6 @@
 """Records of a run: `metrics.csv` and Weights & Biases."""
 
 from pinnfuse.tracking.history import History
-from pinnfuse.tracking.wandb import logged_in, wandb_logger
+from pinnfuse.tracking.wandb import QuietWandbLogger, logged_in
 
-__all__ = ["History", "logged_in", "wandb_logger"]
+__all__ = ["History", "QuietWandbLogger", "logged_in"]

@@ -1,0 +1,136 @@
+"""Collocation points, drawn on the device that uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from pinnfuse.models.problem_loss import INTERIOR
+from pinnfuse.optimizers import total_steps
+from pinnfuse.problems import Problem, TrainingSpec
+
+
+class Points(NamedTuple):
+    """Points [N, d] of one loss term, and its data columns {name: [N]}."""
+
+    points: Tensor
+    data: dict[str, Tensor] | None = None
+
+
+Batch = dict[str, Points]
+
+
+class CollocationDataModule(LightningDataModule):
+    """Points for every loss term of a problem: its interior, and each of its conditions.
+
+    The k-th draw depends on (seed, rank, k) alone: processes draw different points, and a resumed run draws those it
+    would have drawn. There is no worker process and no copy from the host.
+
+    Args:
+        problem: whose domain and conditions are sampled, and whose reference is validated against.
+        training: numbers of points (per process), sampler, resampling, precision; None takes the problem's default.
+        seed: of the points.
+        steps: batches, one for each optimisation step; None takes those of all phases.
+        validation_batch: reference points in one validation batch.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        training: TrainingSpec | None = None,
+        seed: int = 0,
+        steps: int | None = None,
+        validation_batch: int = 16_384,
+    ):
+        super().__init__()
+        self.problem, self.seed, self.validation_batch = problem, seed, validation_batch
+        self.training = problem.training if training is None else training
+        self.steps = total_steps(self.training.phases) if steps is None else steps
+        for name, value, least in (("steps", self.steps, 0), ("validation_batch", validation_batch, 1)):
+            if value < least:
+                raise ValueError(f"CollocationDataModule: `{name}` must be at least {least}; got {value}")
+        self.dtype = getattr(torch, self.training.precision)
+        self.conditions = problem.soft_conditions(self.training.hard)
+
+    @property
+    def points_per_step(self) -> int:
+        """Points of all terms in one batch of one process."""
+        return self.training.interior + self.training.boundary * len(self.conditions)
+
+    def draw(self, index: int, rank: int = 0, device: torch.device | str = "cpu") -> Batch:
+        """The points of the draw with that index, on `device`."""
+        generator = torch.Generator(device)
+        generator.manual_seed(int(np.random.SeedSequence([self.seed, rank, index]).generate_state(1, np.uint64)[0] >> 1))
+        how = {"generator": generator, "device": device, "dtype": self.dtype, "method": self.training.sampler}
+        batch = {INTERIOR: Points(self.problem.domain.sample(self.training.interior, **how))}
+        for condition in self.conditions:
+            batch[condition.name] = Points(*condition.sample(self.training.boundary, **how))
+        return batch
+
+    def train_dataloader(self) -> CollocationStream:
+        trainer = self.trainer
+        rank, device = (trainer.global_rank, trainer.strategy.root_device) if trainer else (0, torch.device("cpu"))
+        return CollocationStream(lambda index: self.draw(index, rank, device), self.steps, self.training.resample_every)
+
+    def val_dataloader(self) -> DataLoader:
+        """The reference: batches (points [N, d], fields [N, m]), NaN where the reference is masked."""
+        points, fields, mask = self.problem.evaluation_points()
+        fields = np.where(mask, fields, np.nan)
+        data = TensorDataset(torch.as_tensor(points).to(self.dtype), torch.as_tensor(fields))
+        return DataLoader(data, batch_size=None, sampler=_Chunks(len(data), self.validation_batch))
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        if isinstance(batch, dict):  # collocation points are born on their device
+            return batch
+        return super().transfer_batch_to_device(batch, device, dataloader_idx)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seed": self.seed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seed = state_dict["seed"]
+
+
+class CollocationStream:
+    """One batch for each step, and the position in it for Lightning's checkpoint."""
+
+    def __init__(self, draw: Callable[[int], Batch], steps: int, resample_every: int):
+        self.draw, self.steps, self.resample_every = draw, steps, resample_every
+        self._step = 0
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __iter__(self) -> Iterator[Batch]:
+        drawn, batch = -1, {}
+        while self._step < self.steps:
+            index = self._step // self.resample_every if self.resample_every else 0
+            if index != drawn:
+                drawn, batch = index, self.draw(index)
+            self._step += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"step": self._step}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self._step = state_dict["step"]
+
+
+class _Chunks:
+    """Slices of consecutive rows: a sampler that spares the loader its row by row collation."""
+
+    def __init__(self, rows: int, size: int):
+        self.slices = [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
+
+    def __len__(self) -> int:
+        return len(self.slices)
+
+    def __iter__(self) -> Iterator[slice]:
+        return iter(self.slices)

@@ -1,0 +1,196 @@
+"""A physics-informed network as a LightningModule: problem, network, losses, and a schedule of optimisers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+from pinnfuse.metrics import RelativeL2
+from pinnfuse.models.problem_loss import Points, ProblemLoss
+from pinnfuse.models.registry import for_problem
+from pinnfuse.optimizers import PhasedOptimizer
+from pinnfuse.problems import Problem, TrainingSpec
+
+class NonFiniteLoss(RuntimeError):
+    """The loss became NaN or infinite. `step` and `terms` say when, and in which terms of the loss."""
+
+    def __init__(self, step: int, terms: list[str], checkpoint: str | None = None):
+        super().__init__(step, terms)
+        self.step, self.terms, self.checkpoint = step, terms, checkpoint
+
+    def __str__(self) -> str:
+        kept = f"The last good checkpoint is {self.checkpoint}." if self.checkpoint else "There is no checkpoint yet."
+        return (
+            f"the loss is not finite at step {self.step}, in {', '.join(map(repr, self.terms))}. {kept} "
+            "Lower the learning rate, or train in float64."
+        )
+
+
+class PINN(LightningModule):
+    """Trains a network on a problem, through all phases of its schedule inside one `fit`.
+
+    Logs `loss/total` (weighted), `loss/<equation>`, `loss/<condition>` (mean squared residuals without their weights),
+    `val/rel_l2/<field>` and, for trained parameters, `parameter/<name>`. Values are those after the step they are
+    logged at. Optimisation is manual: a quasi-Newton step evaluates the loss several times.
+
+    Args:
+        problem: what to solve.
+        net: [N, coordinates] -> [N, fields]; None builds the problem's default network.
+        training: phases, precision, loss weights; None takes the problem's default.
+        backend: of the losses, see `pinnfuse.FusedResidualLoss`.
+        log_every: steps between two rows of losses. Between them nothing waits for the device.
+
+    Example:
+        >>> problem = pinnfuse.problems.get("burgers")
+        >>> module = PINN(problem)
+        >>> Trainer(max_epochs=1).fit(module, CollocationDataModule(problem))
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        net: nn.Module | None = None,
+        training: TrainingSpec | None = None,
+        backend: str = "auto",
+        log_every: int = 50,
+    ):
+        super().__init__()
+        if log_every < 1:
+            raise ValueError(f"PINN: `log_every` must be at least 1; got {log_every}")
+        self.automatic_optimization = False
+        self.problem = problem
+        self.training_spec = problem.training if training is None else training
+        self.log_every = log_every
+        net = for_problem(problem, hard=self.training_spec.hard) if net is None else net
+        conditions = problem.soft_conditions(self.training_spec.hard)
+        self.net = net
+        self.loss = ProblemLoss(problem, conditions, self.training_spec.loss_weights, backend)
+        self.metrics = nn.ModuleDict(
+            {name: RelativeL2(set(names) <= set(problem.up_to_constant)) for name, names in problem.metrics.items()}
+        )
+        self.to(getattr(torch, self.training_spec.precision))
+        self.rel_l2: dict[str, float] = {}
+        self.last_loss = math.nan
+        self.phase_starts: list[tuple[int, str]] = []  # (steps done before it, optimiser)
+        self.last_batch: dict[str, Points] = {}
+        self._recent: list[tuple[int, Tensor, dict[str, Tensor]]] = []
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Fields [N, m] at points [N, d]."""
+        return self.net(points)
+
+    @torch.no_grad()
+    def predict_numpy(self, points: np.ndarray, batch: int = 65_536) -> np.ndarray:
+        """Fields [N, m] at points [N, d] in numpy, float64 in and out."""
+        inputs = torch.as_tensor(points).to(self.device, self.dtype)
+        return torch.cat([self.net(part) for part in inputs.split(batch)]).double().cpu().numpy()
+
+    # -- training ------------------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> PhasedOptimizer:
+        return PhasedOptimizer(self.parameters(), self.training_spec.phases, announces_changes=True)
+
+    @property
+    def schedule(self) -> PhasedOptimizer:
+        """The optimiser of the run."""
+        optimizer = self.optimizers(use_pl_optimizer=False)
+        assert isinstance(optimizer, PhasedOptimizer)
+        return optimizer
+
+    def training_step(self, batch: dict[str, Points], batch_idx: int) -> None:
+        optimizer = self.optimizers()
+        if batch is not self.last_batch:
+            optimizer.new_objective()
+            self.last_batch = batch
+        first = not self._recent and self.global_step == 0
+        if first:
+            self.loss.check_finite(True)
+        terms: dict[str, Tensor] = {}
+
+        def closure() -> Tensor:
+            nonlocal terms
+            optimizer.zero_grad()
+            loss, terms = self.loss(self.net, batch)
+            self.manual_backward(loss)
+            return loss.detach()
+
+        loss = optimizer.step(closure)
+        if first:
+            self.loss.check_finite(False)
+        if len(self.phase_starts) <= optimizer.phase_index:
+            self.phase_starts.append((self.global_step - 1, optimizer.phase.optimizer))
+        self._recent.append((self.global_step, loss, terms))
+        if self.global_step % self.log_every == 0 or first:
+            self.log_dict(self.report(batch), logger=False)
+        if optimizer.finished:
+            self.trainer.should_stop = True
+
+    def on_train_end(self) -> None:
+        if self.last_batch:
+            self.report(self.last_batch)
+
+    def report(self, batch: dict[str, Points]) -> dict[str, float]:
+        """Check the steps since the last report, then record every term on `batch`; returns the terms."""
+        self.check()
+        with torch.no_grad():
+            total, terms = self.loss(self.net, batch)
+        names = [f"loss/{name}" for name in ("total", *terms)]
+        values = torch.stack([total.detach(), *terms.values()])
+        parameters = {name: value.detach().to(values) for name, value in self.loss.interior.parameter_values().items()}
+        if parameters:
+            names += [f"parameter/{name}" for name in parameters]
+            values = torch.cat([values, torch.stack(list(parameters.values()))])
+        if self.trainer.world_size > 1:
+            values = self.trainer.strategy.reduce(values, reduce_op="mean")
+        metrics = dict(zip(names, values.tolist(), strict=True))
+        self.last_loss = metrics["loss/total"]
+        self.record(metrics | {"lr": float(self.schedule.param_groups[0]["lr"])})
+        return metrics
+
+    def record(self, metrics: dict[str, float]) -> None:
+        """Send metrics to every logger, at the number of steps done."""
+        for logger in self.loggers:
+            logger.log_metrics(metrics, self.global_step)
+
+    def check(self) -> None:
+        """Raise `NonFiniteLoss` for the first step since the last check whose loss was NaN or infinite."""
+        recent, self._recent = self._recent, []
+        if not recent or bool(torch.stack([loss for _, loss, _ in recent]).isfinite().all()):
+            return
+        for step, loss, terms in recent:
+            if not loss.isfinite():
+                raise NonFiniteLoss(step, [n for n, t in terms.items() if not t.isfinite()] or ["total"])
+
+    # -- validation ----------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        points, reference = batch
+        prediction = self.net(points)
+        for name, fields in self.problem.metrics.items():
+            columns = [self.problem.pde.fields.index(field) for field in fields]
+            self.metrics[name].update(prediction[:, columns].to(reference), reference[:, columns])
+
+    def on_validation_epoch_end(self) -> None:
+        self.rel_l2 = {name: float(metric.compute()) for name, metric in self.metrics.items()}
+        for metric in self.metrics.values():
+            metric.reset()
+        values = {f"val/rel_l2/{name}": value for name, value in self.rel_l2.items()}
+        self.log_dict(values, logger=False)
+        self.record(values)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.check()
+        checkpoint["pinnfuse"] = {"step": self.global_step, "last_loss": self.last_loss, "rel_l2": dict(self.rel_l2)}
+        checkpoint["pinnfuse"]["phase_starts"] = list(self.phase_starts)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        kept = checkpoint.get("pinnfuse", {})
+        self.last_loss, self.rel_l2 = kept.get("last_loss", math.nan), dict(kept.get("rel_l2", {}))
+        self.phase_starts = [(step, name) for step, name in kept.get("phase_starts", [])]

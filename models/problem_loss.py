@@ -1,0 +1,95 @@
+"""The loss of a problem: the residual in its interior and one term for each condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from pinnfuse.errors import nearest
+from pinnfuse.problems import Condition, Problem
+from pinnfuse.residual import FusedResidualLoss
+
+INTERIOR = "interior"
+
+
+class Points(Protocol):
+    """Points of one term, as `CollocationDataModule` draws them."""
+
+    points: Tensor
+    data: dict[str, Tensor] | None
+
+
+class ProblemLoss(nn.Module):
+    r"""$L = \sum_e w_e L_e + \sum_c w_c L_c$ over equations e and conditions c, each a mean of squared residuals.
+
+    Args:
+        problem: whose PDE holds in the interior.
+        conditions: those that are loss terms; None takes all of the problem.
+        weights: {equation or condition: weight}; a condition's own weight otherwise, 1 for an equation.
+        backend, precision: as in `FusedResidualLoss`.
+
+    Raises:
+        ValueError: `weights` names neither an equation nor a condition.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        conditions: Sequence[Condition] | None = None,
+        weights: Mapping[str, float] | None = None,
+        backend: str = "auto",
+        precision: str | None = None,
+    ):
+        super().__init__()
+        conditions = problem.conditions if conditions is None else tuple(conditions)
+        weights = dict(weights or {})
+        known = [*problem.pde.equations, *(c.name for c in problem.conditions)]
+        for name in weights:
+            if name not in known:
+                raise ValueError(f"loss_weights: no equation or condition {name!r}. {nearest(name, known)}")
+        equations = {name: weights[name] for name in problem.pde.equations if name in weights}
+        self.interior = FusedResidualLoss(problem.pde, backend, precision, equation_weights=equations)
+        self.conditions = nn.ModuleList(FusedResidualLoss(c.pde, backend, precision) for c in conditions)
+        for term in self.conditions:  # a trained parameter that also occurs in a condition is one parameter
+            for name in term.trained:
+                if name in self.interior.trained:
+                    term.trained[name] = self.interior.trained[name]
+        self.names = [c.name for c in conditions]
+        self.weights = [weights.get(c.name, c.weight) for c in conditions]
+        self.shifts = [c.shift for c in conditions]
+
+    def forward(self, net: nn.Module, batch: Mapping[str, Points]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The weighted total, differentiable, and every term without its weight, detached.
+
+        Args:
+            net: [N, coordinates] -> [N, fields].
+            batch: {"interior" or condition: its points and data columns}.
+        """
+        inside = self.interior.evaluate(net, batch[INTERIOR].points, data=batch[INTERIOR].data)
+        total, terms = inside.loss, dict(inside.per_equation)
+        for name, weight, shift, term in zip(self.names, self.weights, self.shifts, self.conditions, strict=True):
+            points, data = batch[name].points, batch[name].data
+            loss = term(net, points, data=data) if shift is None else _two_point(term, net, points, shift)
+            terms[name] = loss.detach()
+            total = total + weight * loss
+        return total, terms
+
+    def set_backend(self, backend: str) -> None:
+        """Compute every term with another backend from now on."""
+        for term in (self.interior, *self.conditions):
+            term.backend = backend
+
+    def check_finite(self, check: bool) -> None:
+        """Look for NaN and Inf in the points of every term from now on, or stop doing so."""
+        for term in (self.interior, *self.conditions):
+            term.check_finite = check
+
+
+def _two_point(term: FusedResidualLoss, net: nn.Module, points: Tensor, shift: Sequence[float]) -> Tensor:
+    """sum_e mean_n (R_e(x + shift) - R_e(x))^2, which compares two faces of a periodic domain."""
+    there = points + torch.tensor(shift, dtype=points.dtype, device=points.device)
+    r = term.residuals(net, torch.cat([points, there]))
+    return (r[len(points) :] - r[: len(points)]).square().mean(0).sum()

@@ -1,0 +1,87 @@
+"""The progress bar: step, phase, loss, relative L2, speed."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ProgressBar
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pinnfuse.models.pinn import PINN
+
+
+class RunProgress(ProgressBar):
+    """One line on a terminal, nothing elsewhere.
+
+    Args:
+        title: in front of the bar.
+        total: planned steps.
+        console: where it is drawn.
+        interval: seconds between two updates.
+    """
+
+    def __init__(self, title: str, total: int, console: Console, interval: float = 0.2):
+        super().__init__()
+        self.title, self.total, self.interval = title, total, interval
+        self.console = console
+        self._bar: Progress | None = None
+        self._shown = 0.0
+
+    def disable(self) -> None:
+        """Lightning calls this on all processes but the first."""
+        self.console = Console(quiet=True)
+
+    def enable(self) -> None:
+        """Nothing: it is drawn unless disabled."""
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        if not self.console.is_terminal or self.console.quiet:
+            return
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[phase]}"),
+            TextColumn("loss [cyan]{task.fields[loss]}"),
+            TextColumn("rel L2 [green]{task.fields[error]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            auto_refresh=False,
+            transient=True,
+            expand=True,
+        )
+        self._task = self._bar.add_task(self.title, total=self.total, phase="", loss="-", error="-")
+        self._bar.start()
+        self._draw(trainer, module)
+
+    def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
+        if self._bar is not None and time.monotonic() - self._shown >= self.interval:
+            self._draw(trainer, module)
+
+    def _draw(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, PINN) and self._bar is not None
+        self._shown = time.monotonic()
+        errors = " ".join(f"{name} {value:.1e}" for name, value in list(module.rel_l2.items())[:3]) or "-"
+        self._bar.update(
+            self._task,
+            completed=trainer.global_step,
+            phase=module.schedule.phase.optimizer,
+            loss=f"{module.last_loss:.2e}",
+            error=errors,
+        )
+        self._bar.refresh()
+
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
+        self._close()
+
+    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

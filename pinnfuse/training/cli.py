@@ -1,0 +1,136 @@
+"""Command line and YAML to a `RunConfig`.
+
+The parser is made twice: first only PDE, problem, model and their options are looked up, then every option gets its
+type and default from the problem and the network that were chosen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from pinnfuse import models, problems
+from pinnfuse.backends import BACKENDS
+from pinnfuse.errors import nearest
+from pinnfuse.training.config import RunConfig
+
+_FROM_PROBLEM = {"in_features", "out_features", "bounds", "periods"}  # arguments of networks that a problem gives
+
+
+def parse(arguments: Sequence[str]) -> RunConfig:
+    """The configuration of `train.py` for these arguments.
+
+    Raises:
+        ValueError: a name that does not exist (with the nearest one), or a value of the wrong type.
+    """
+    arguments = _with_resumed(_normalised(arguments))
+    names = _first_look(arguments)
+    parser = make_parser(**names)
+    config = parser.parse_args(arguments)
+    return _typed(parser, config)
+
+
+def load(path: Path) -> RunConfig:
+    """The configuration in a YAML file, e.g. the `config.yaml` that every run writes."""
+    return parse(["--config", str(path)])
+
+
+def save(config: RunConfig, path: Path) -> None:
+    """Write the configuration as YAML, without the run's folder: `train.py --config FILE` reruns it elsewhere."""
+    path.write_text(yaml.safe_dump(asdict(config) | {"out": None, "resume": None}, sort_keys=False))
+
+
+def make_parser(
+    pde: str = "navier_stokes", problem: str | None = None, model: str | None = None, options: dict[str, Any] | None = None
+) -> ArgumentParser:
+    """The parser whose types and defaults are those of one problem and one network."""
+    case = problems.get(pde, problem, **(options or {}))
+    name = model or case.model.name
+    network = models.get(name)
+    defaults = case.model.kwargs if name == case.model.name else {}
+    parser = ArgumentParser(
+        prog="train.py",
+        description="Train a physics-informed network on a problem with a reference solution.",
+        exit_on_error=False,
+    )
+    parser.add_argument("--config", action="config", help="YAML file with any of the options below")
+    parser.add_argument("--list", action="store_true", help="show PDEs, problems, networks and optimisers")
+    parser.add_class_arguments(RunConfig, skip={"options", "network", "trainer", "training"})
+    for key, option in problems.options(pde, problem).items():
+        parser.add_argument(f"--options.{key}", type=option.annotation, default=option.default)
+    for key, option in inspect.signature(network, eval_str=True).parameters.items():
+        if key not in _FROM_PROBLEM:
+            parser.add_argument(f"--network.{key}", type=option.annotation, default=defaults.get(key, option.default))
+    parser.add_argument("--training", type=type(case.training), default=case.training)
+    parser.add_argument("--trainer", type=dict, default={}, help="further arguments of lightning.pytorch.Trainer")
+    parser.set_defaults(pde=pde, problem=case.name, model=name)
+    return parser
+
+
+def _normalised(arguments: Sequence[str]) -> list[str]:
+    """`--max-steps` as `--max_steps`: fields of dataclasses have no dashes."""
+    out = []
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
+        out.append(option.replace("-", "_").replace("__", "--", 1) + equals + value if option[:2] == "--" else argument)
+    return out
+
+
+def _with_resumed(arguments: list[str]) -> list[str]:
+    """`--resume RUN` starts from the configuration of that run, and writes into its folder."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--resume")
+    resume = parser.parse_known_args(arguments)[0].resume
+    if resume is None:
+        return arguments
+    path = Path(resume)
+    folder = path if path.is_dir() else path.parent.parent
+    if not (folder / "config.yaml").is_file():
+        raise ValueError(f"--resume: {resume} is not a run: there is no {folder / 'config.yaml'}")
+    return ["--config", str(folder / "config.yaml"), "--out", str(folder), *arguments]
+
+
+def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
+    """PDE, problem, model and the problem's options, from the command line or else from --config files."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", action="append", default=[])
+    for name in ("pde", "problem", "model"):
+        parser.add_argument(f"--{name}")
+    given, rest = parser.parse_known_args(arguments)
+    found: dict[str, Any] = {"options": {}}
+    for path in given.config:
+        if not Path(path).is_file():
+            raise ValueError(f"--config: there is no file {path}")
+        content = yaml.safe_load(Path(path).read_text()) or {}
+        if not isinstance(content, dict):
+            raise ValueError(f"--config: {path} must hold a mapping of options; got {type(content).__name__}")
+        if content.get("pde", found.get("pde")) != found.get("pde"):
+            found.pop("problem", None)
+        found |= {key: content[key] for key in ("pde", "problem", "model") if content.get(key) is not None}
+        found["options"] |= content.get("options") or {}
+    found |= {key: value for key, value in vars(given).items() if key != "config" and value is not None}
+    for option, value in zip(rest, [*rest[1:], ""], strict=True):
+        key, equals, inline = option.removeprefix("--options.").partition("=")
+        if option.startswith("--options."):
+            found["options"][key] = yaml.safe_load(inline if equals else value)
+    return found
+
+
+def _typed(parser: ArgumentParser, config: Namespace) -> RunConfig:
+    config = parser.instantiate_classes(config)
+    values = {key: value for key, value in vars(config).items() if key not in ("config", "list")}
+    for group in ("options", "network"):
+        values[group] = vars(values.get(group, Namespace()))
+    run = RunConfig(**values)
+    if run.backend not in BACKENDS:
+        raise ValueError(f"--backend: unknown {run.backend!r}. {nearest(run.backend, BACKENDS)}")
+    if run.precision is not None:
+        run.training.precision, run.precision = run.precision, None
+    return run

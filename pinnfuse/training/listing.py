@@ -1,0 +1,37 @@
+"""What `train.py --list` shows."""
+
+from __future__ import annotations
+
+import inspect
+
+from rich.console import Group
+from rich.table import Table
+
+from pinnfuse import models, optimizers, problems
+
+
+def listing() -> Group:
+    """Tables of PDEs with their problems, networks, and optimisers."""
+    table = Table(title="PDEs and problems", title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("--pde", "--problem", "what it is", "--options."):
+        table.add_column(column)
+    for pde, names in problems.available().items():
+        for k, name in enumerate(names):
+            title = problems.get(pde, name).title
+            options = ", ".join(problems.options(pde, name))
+            table.add_row(f"[cyan]{pde}" if k == 0 else "", name, title, f"[dim]{options}")
+    return Group(table, "", _named("networks", "--model", {n: _first_line(models.get(n)) for n in models.available()}),
+                 "", _named("optimisers", "--training.phases", optimizers.available()))
+
+
+def _named(title: str, option: str, entries: dict[str, str]) -> Table:
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column(option)
+    table.add_column("what it is")
+    for name, text in entries.items():
+        table.add_row(f"[cyan]{name}", text)
+    return table
+
+
+def _first_line(thing: object) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n")[0].partition(",")[0]

@@ -1,0 +1,41 @@
+"""The command behind `train.py`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from jsonargparse import ArgumentError
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from rich.console import Console
+from rich.markup import escape
+
+from pinnfuse.errors import BackendUnavailable
+from pinnfuse.training.cli import parse
+from pinnfuse.training.listing import listing
+from pinnfuse.training.quiet import silence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status: 0, 1 for an error, 130 after Ctrl-C (everything is saved then)."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    console = Console(quiet=rank_zero_only.rank not in (None, 0), soft_wrap=True)
+    if "--list" in arguments:
+        console.print(listing())
+        return 0
+    silence()
+    from pinnfuse.models.pinn import NonFiniteLoss
+    from pinnfuse.training.run import Run  # Lightning and W&B, which --list does without
+
+    try:
+        run = Run(parse(arguments), console)
+        run.fit()
+        summary = run.finish()
+    except (ValueError, ArgumentError, BackendUnavailable, NonFiniteLoss) as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
+        return 1
+    console.print(summary.line(run.folder), highlight=False)
+    if run.stop.received is None:
+        return 0
+    console.print(f"stopped by {run.stop.received.name}; go on with: python train.py --resume {run.folder}")
+    return 130

@@ -1,0 +1,28 @@
+"""Lightning's tips and warnings that a user of `train.py` cannot act on."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+_PATTERNS = (
+    ".*does not have many workers.*",  # points are drawn on the device: no workers by design
+    ".*isinstance\\(treespec, LeafSpec\\).*",  # Lightning against a newer torch
+    ".*LeafSpec.*is deprecated.*",
+    ".*You defined a `validation_step` but have no `val_dataloader`.*",
+    ".*GPU available but not used.*",
+    ".*it is recommended to use `self.log.*sync_dist=True`.*",  # values are reduced before they are logged
+    ".*lr_scheduler.step\\(\\).*",
+    ".*`max_epochs` was not set.*",
+    ".*The number of training batches.*",
+    ".*Profiler.*",
+    ".*Warning: Profiler clears events.*",
+)
+
+
+def silence() -> None:
+    """Keep the terminal to the progress bar, the closing line, and what a user can act on."""
+    for name in ("lightning.pytorch", "lightning.fabric", "lightning", "pytorch_lightning"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    for pattern in _PATTERNS:
+        warnings.filterwarnings("ignore", pattern)

@@ -1,0 +1,175 @@
+"""One run: from a `RunConfig` to a folder with a trained network, its record and its figures."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import Logger
+from rich.console import Console
+
+from pinnfuse import problems
+from pinnfuse.callbacks import Checkpoints, GracefulStop, RunProgress, SpeedupMonitor, Stopwatch
+from pinnfuse.datamodules import CollocationDataModule
+from pinnfuse.models import PINN, for_problem
+from pinnfuse.optimizers import total_steps
+from pinnfuse.tracking import History, QuietWandbLogger
+from pinnfuse.training import cli
+from pinnfuse.training.config import RunConfig
+from pinnfuse.training.summary import Summary, device_name, finite, versions
+
+_FOLDER = "PINNFUSE_RUN_FOLDER"  # tells the processes that a distributed run launches where the first one writes
+
+
+class Run:
+    """A run that is set up but not started. `fit` trains, `finish` writes summary and figures.
+
+    Args:
+        config: resolved, see `pinnfuse.training.parse`.
+        console: of the progress bar.
+    """
+
+    def __init__(self, config: RunConfig, console: Console | None = None):
+        self.config = config
+        self.problem = problems.get(config.pde, config.problem, **config.options)
+        self.folder = _folder(config)
+        self.checkpoint = find_checkpoint(config.resume) if config.resume else None
+        self.resumed_at = int(read_checkpoint(self.checkpoint)["pinnfuse"]["step"]) if self.checkpoint else 0
+        training = config.training
+        planned = total_steps(training.phases)
+        self.steps = planned if config.max_steps is None else min(config.max_steps, planned)
+        torch.manual_seed(config.seed)
+        net = for_problem(self.problem, config.model, training.hard, **config.network)
+        self.module = PINN(self.problem, net, training, config.backend, config.record.log_every)
+        self.data = CollocationDataModule(self.problem, training, config.seed, planned)
+        self.stopwatch = Stopwatch(self.data.points_per_step, training.max_seconds)
+        self.speedup = SpeedupMonitor(self.stopwatch, config.record.speedup_steps)
+        self.checkpoints = Checkpoints(self.folder / "checkpoints", config.record.checkpoint_seconds)
+        self.stop = GracefulStop()
+        self.history = History(None if config.logger == "none" else self.folder / "metrics.csv")
+        self.trainer = self._trainer(console or Console())
+
+    def _trainer(self, console: Console) -> Trainer:
+        config, record = self.config, self.config.record
+        accelerator = config.accelerator
+        if accelerator == "auto":
+            accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+        title = self.problem.name.replace("_", " ")
+        options: dict[str, Any] = {
+            "accelerator": accelerator,
+            "devices": config.devices,
+            "strategy": config.strategy,
+            "max_epochs": -1,
+            "max_steps": self.steps,
+            "val_check_interval": record.validate_every,
+            "check_val_every_n_epoch": None,
+            "num_sanity_val_steps": 0,
+            "log_every_n_steps": record.log_every,
+            "enable_checkpointing": False,
+            "enable_model_summary": False,
+            "use_distributed_sampler": False,
+            "logger": self._loggers(),
+            "callbacks": [
+                self.stop,
+                self.stopwatch,
+                self.speedup,
+                self.checkpoints,
+                RunProgress(title, self.steps, console),
+            ],
+        }
+        return Trainer(**options | config.trainer)
+
+    def _loggers(self) -> list[Logger]:
+        loggers: list[Logger] = [self.history]
+        if self.config.logger == "wandb":
+            loggers.append(QuietWandbLogger(self.folder, self.config.record.project, asdict(self.config)))
+        return loggers
+
+    def fit(self) -> None:
+        """Train to the end of the schedule, a limit, or Ctrl-C; then compare with the reference."""
+        if rank_zero_only.rank == 0:
+            (self.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+            cli.save(self.config, self.folder / "config.yaml")
+        if self.checkpoint:
+            self.history.resume(self.resumed_at)
+        self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint)
+        self.trainer.validate(self.module, self.data, verbose=False)
+
+    def finish(self) -> Summary:
+        """Write `summary.json` and `figures/`; returns the summary."""
+        summary = self.summary()
+        if self.trainer.is_global_zero:
+            summary.write(self.folder / "summary.json")
+            files = self.draw() if self.config.record.figures else {}
+            for logger in self.trainer.loggers:
+                if isinstance(logger, QuietWandbLogger):
+                    logger.finish(files, finite(asdict(summary)))
+                logger.save()
+        return summary
+
+    def summary(self) -> Summary:
+        """Of the run so far."""
+        ours, nested = self.speedup.ours, self.speedup.baseline
+        points = self.data.draw(0, device=self.module.device)["interior"].points
+        return Summary(
+            pde=self.problem.pde_name,
+            problem=self.problem.name,
+            backend=self.module.loss.interior.explain(self.module.net, points).backend,
+            precision=self.config.training.precision,
+            device=device_name(self.module.device),
+            seed=self.config.seed,
+            steps=self.module.global_step,
+            seconds=self.stopwatch.seconds,
+            loss=self.module.last_loss,
+            rel_l2=dict(self.module.rel_l2),
+            step_ms=ours.step_ms if ours else None,
+            autograd_step_ms=nested.step_ms if nested else None,
+            speedup=self.speedup.speedup,
+            peak_memory_mb=ours.memory_mb if ours else None,
+            autograd_peak_memory_mb=nested.memory_mb if nested else None,
+            versions=versions(),
+        )
+
+    def draw(self) -> dict[str, Path]:
+        """Draw the figures; returns {name: file}."""
+        from pinnfuse.figures import Report
+
+        report = Report(self.problem, self.module.predict_numpy, self.folder / "figures", self.config.record.animations)
+        return report.draw(self.history.series(), self.module.phase_starts)
+
+
+def _folder(config: RunConfig) -> Path:
+    if config.out is None:
+        name = f"{config.pde}-{config.problem}-{time.strftime('%Y%m%d-%H%M%S')}"
+        config.out = os.environ.setdefault(_FOLDER, str(Path("runs") / name))
+    return Path(config.out)
+
+
+def find_checkpoint(resume: str) -> str:
+    """The checkpoint that `--resume` means: a file, or `checkpoints/last.ckpt` of a run's folder."""
+    path = Path(resume)
+    if path.is_dir():
+        path = path / "checkpoints" / "last.ckpt"
+    if not path.is_file():
+        raise ValueError(f"--resume: there is no checkpoint {path}. Give the folder of a run, or a .ckpt file in it.")
+    return str(path)
+
+
+def read_checkpoint(path: str) -> dict[str, Any]:
+    """A checkpoint of a run; ValueError if it is damaged or something else."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        checkpoint["pinnfuse"]["step"]
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ValueError(
+            f"--resume: {path} is damaged, or not a checkpoint of a run ({reason}). "
+            "Resume from the other one in its folder (last.ckpt or best.ckpt), or start anew without --resume."
+        ) from error
+    return checkpoint
