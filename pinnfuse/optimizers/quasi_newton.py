@@ -175,7 +175,11 @@ class QuasiNewton(Optimizer):
         if not slope < 0:  # H lost definiteness, or holds a NaN
             return None
 
+        tried = 0.0
+
         def evaluate(step: float) -> Trial:
+            nonlocal tried
+            tried = step
             write_parameters(params, x.add(direction, alpha=step))
             loss, gradient = self._evaluate(closure)
             value, slope = torch.stack([loss, gradient @ direction]).tolist()
@@ -193,7 +197,7 @@ class QuasiNewton(Optimizer):
             max_evaluations=group["max_evaluations"],
             noise=memory["noise"],
         )
-        if accepted is not None:
+        if accepted is not None and accepted.step != tried:
             write_parameters(params, x.add(direction, alpha=accepted.step))
         return accepted
 

@@ -101,7 +101,7 @@ def test_float32_parameters_keep_float64_state(cls):
     assert optimizer.loss <= 1e-4
     memory = optimizer._memory
     tensors = [memory["gradient"], memory["x"]]
-    tensors += [memory["inverse_hessian"]] if "inverse_hessian" in memory else memory["pairs"][0][:2]
+    tensors += [memory["inverse_hessian"]] if "inverse_hessian" in memory else [memory[k] for k in "SYR"]
     assert {t.dtype for t in tensors} == {torch.float64}
     assert {p.dtype for p in optimizer.param_groups[0]["params"]} == {torch.float32}
 

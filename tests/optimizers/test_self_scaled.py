@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pinnfuse.optimizers import BFGS, LBFGS, SSBFGS, SSBroyden
+from pinnfuse.optimizers import BFGS, SSBFGS, SSBroyden
 from pinnfuse.optimizers.self_scaled import _eigen, _ssbroyden
 from tests.optimizers.objectives import closure_of, sine_network
 
@@ -110,21 +110,3 @@ def test_eigenvalues_of_the_two_by_two_matrix(tau, phi, h):
     m = torch.tensor([[1 + phi * h / tau, -phi * math.sqrt(h) / tau], [-phi * math.sqrt(h) / tau, (phi - 1) / tau]])
     vectors = torch.tensor([[c, -d], [d, c]])
     torch.testing.assert_close(vectors @ torch.diag(torch.tensor([first, second])) @ vectors.T, m, rtol=1e-5, atol=1e-6)
-
-
-def test_dense_bfgs_and_lbfgs_with_all_pairs_give_the_same_direction():
-    """With the same H0, L-BFGS that forgets nothing is BFGS (Nocedal and Wright, section 7.2)."""
-    n = 12
-    dense, limited = (cls([torch.nn.Parameter(torch.zeros(n, dtype=torch.float64))]) for cls in (BFGS, LBFGS))
-    generator = torch.Generator().manual_seed(5)
-    hessian = torch.randn(n, n, generator=generator, dtype=torch.float64)
-    hessian = hessian @ hessian.T + torch.eye(n, dtype=torch.float64)
-    for optimizer in (dense, limited):
-        optimizer._memory["scale"] = 0.5
-    for _ in range(6):
-        s = torch.randn(n, generator=generator, dtype=torch.float64)
-        y = hessian @ s
-        for optimizer in (dense, limited):
-            optimizer._update(s, y, (y @ s).item(), (s @ s).item(), 1.0)
-    g = torch.randn(n, generator=generator, dtype=torch.float64)
-    torch.testing.assert_close(dense._direction(g), limited._direction(g), rtol=1e-9, atol=1e-12)
