@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from torch import Tensor
 from torch.optim import Optimizer
 
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
-from pinnfuse.optimizers.registry import build, check, default_lr, set_lr
+from pinnfuse.optimizers.registry import build, check
 from pinnfuse.optimizers.schedule import Phase, total_steps
 
 
@@ -22,7 +23,7 @@ class PhasedOptimizer(Optimizer):
     optimiser, for whoever logs the learning rate.
 
     Args:
-        params: parameters or groups, as for any optimiser.
+        params: parameters or groups, as for any optimiser. A group's own `lr` replaces that of first-order phases.
         phases: at least one. Names and options of all are checked here, before the first step.
         announces_changes: the caller calls `new_objective()` after every change of the objective (points drawn anew,
             other weights). Then a quasi-Newton step does not spend an evaluation on finding out.
@@ -96,9 +97,12 @@ class PhasedOptimizer(Optimizer):
         if self.phase_finished:
             self.position.update(phase=self.phase_index + 1, step=0)
             self._enter()
-        phase = self.phase
-        base = default_lr(phase.optimizer) if phase.lr is None else phase.lr
-        set_lr(self.active, base * phase.decay.factor(self.phase_step, phase.steps))
+        factor = self.phase.decay.factor(self.phase_step, self.phase.steps)
+        for group in self.active.param_groups:
+            if isinstance(group["lr"], Tensor):  # as CUDA graphs need it
+                group["lr"].fill_(group["initial_lr"] * factor)
+            else:
+                group["lr"] = group["initial_lr"] * factor
         loss = self.active.step(closure)
         self.position["step"] += 1
         self.position["total"] += 1
@@ -111,6 +115,8 @@ class PhasedOptimizer(Optimizer):
         self.active = build(phase.optimizer, groups, phase.lr, **options)
         if self.announces_changes and isinstance(self.active, QuasiNewton) and "check_objective" not in options:
             self.active.param_groups[0]["check_objective"] = False
+        for group in self.active.param_groups:
+            group["initial_lr"] = float(group["lr"])
         self._show()
 
     def _show(self) -> None:

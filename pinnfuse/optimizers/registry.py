@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.optim import Optimizer
 
 from pinnfuse.errors import nearest
@@ -36,13 +35,13 @@ _DENSE = "pinnfuse.optimizers.self_scaled"
 _ENTRIES = {
     "adam": _Entry("torch.optim", "Adam", "Adam; the robust first phase", 1e-3, {"fused": True}),
     "adamw": _Entry("torch.optim", "AdamW", "Adam with decoupled weight decay", 1e-3, {"fused": True}),
-    # momenta 0.95 and no decay: a PINN has no overfitting to damp, and decay bounds the accuracy
+    # no decay: a PINN has no overfitting to damp, and decay bounds the accuracy
     "soap": _Entry(
         "pytorch_optimizer",
         "SOAP",
         "Adam in the eigenbasis of Shampoo's preconditioner; the strongest first phase",
         3e-3,
-        {"weight_decay": 0.0, "precondition_frequency": 2},
+        {"weight_decay": 0.0},
     ),
     "lbfgs": _Entry(
         "pinnfuse.optimizers.lbfgs", "LBFGS", "L-BFGS, strong Wolfe line search; any number of parameters", 1.0
@@ -113,12 +112,3 @@ def _entry(name: str) -> _Entry:
     if name not in _ENTRIES:
         raise ValueError(f"build: unknown optimiser {name!r}. {nearest(str(name), _ENTRIES)}")
     return _ENTRIES[name]
-
-
-def set_lr(optimizer: Optimizer, lr: float) -> None:
-    """Set the learning rate of every group; a tensor (CUDA graphs) is filled in place."""
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr

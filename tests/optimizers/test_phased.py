@@ -73,6 +73,18 @@ def test_phases_follow_each_other_with_their_learning_rates():
     assert losses[12:] == sorted(losses[12:], reverse=True)  # quasi-Newton never rises, across the hand-over too
 
 
+def test_groups_keep_their_own_learning_rate_in_first_order_phases():
+    a, b = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(1))
+    phases = [Phase("adam", 2, 0.1, decay=Decay("exponential", rate=0.25, every=2)), Phase("bfgs", 2)]
+    optimizer = PhasedOptimizer([{"params": [a]}, {"params": [b], "lr": 0.4}], phases)
+    closure = closure_of(optimizer, lambda: a.square().sum() + b.square().sum())
+    rates = []
+    for _ in range(4):
+        optimizer.step(closure)
+        rates.append([group["lr"] for group in optimizer.param_groups])
+    assert rates == [[0.1, 0.4], [0.05, 0.2], [1.0], [1.0]]
+
+
 def test_quasi_newton_phase_ends_early_when_it_has_converged():
     x = nn.Parameter(torch.ones(3, dtype=torch.float64))
     optimizer = PhasedOptimizer([x], [Phase("ssbroyden", 1000), Phase("adam", 5)])
