@@ -18,8 +18,12 @@ from packaging.requirements import Requirement
 import pinnfuse
 
 LINKED = ("datamodules", "kernels", "models")  # folders at the root, linked into the package
-IMPORT_NAMES = {"pillow": "PIL", "pytorch-optimizer": "pytorch_optimizer"}  # where it differs from the distribution's
-LIGHTNING_USERS = ("callbacks", "datamodules", "models", "tracking")
+IMPORT_NAMES = {
+    "pillow": "PIL",
+    "pytorch-optimizer": "pytorch_optimizer",
+    "pyyaml": "yaml",
+}  # where it differs from the distribution's
+LIGHTNING_USERS = ("callbacks", "datamodules", "models", "tracking", "training")
 
 
 def package_files(root: Path) -> set[str]:
