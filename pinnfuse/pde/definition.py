@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -163,13 +162,23 @@ class PDE:
         return self.fields, self.coordinates, parameters, self.data, self.name, equations
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(PDE, **self._arguments()), ()
+        # as text: sympy evaluates what it unpickles, and before 1.14 cannot pickle an undefined function
+        equations = {key: _Printed(text) for key, text in self.to_text().items()}
+        return _restore, ({**self._arguments(), "equations": equations},)
 
     def __copy__(self) -> PDE:
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PDE:
         return self
+
+
+class _Printed(str):
+    """Text that a PDE has printed: free of the limits on what a user may write."""
+
+
+def _restore(arguments: dict[str, Any]) -> PDE:
+    return PDE(**arguments)
 
 
 def _describe(parameter: Parameter) -> str:
@@ -246,7 +255,10 @@ def _named(equations: Any) -> dict[str, Any]:
 
 def _read(written: Any, where: str, names: Namespace) -> sympy.Expr:
     if isinstance(written, str):
-        return parse(written, where, names.resolve, names.known, names.operators, names.explain, equation=True)
+        limited = not isinstance(written, _Printed)
+        return parse(
+            written, where, names.resolve, names.known, names.operators, names.explain, equation=True, limited=limited
+        )
     if isinstance(written, sympy.Eq):
         written = written.lhs - written.rhs
     if not isinstance(written, sympy.Expr):

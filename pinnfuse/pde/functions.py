@@ -71,6 +71,10 @@ def apply(row: Function, arguments: list[sympy.Expr]) -> sympy.Expr:
     """The sympy expression of a function at `arguments`, all taken to be real."""
     if row.smooth or not any(argument.free_symbols for argument in arguments):
         return row.symbolic(*arguments)
+    if row.symbolic in (sympy.Max, sympy.Min):
+        numbers = [argument for argument in arguments if not argument.free_symbols]
+        others = [argument for argument in arguments if argument.free_symbols]
+        arguments = [row.symbolic(*numbers), *others] if numbers else others
     if row.symbolic is sympy.Heaviside and len(arguments) == 1:
         arguments = [*arguments, sympy.Rational(1, 2)]
     return row.symbolic(*arguments, evaluate=False)

@@ -8,6 +8,7 @@ function can be traced by torch.fx and compiled.
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -174,10 +175,15 @@ class _Program:
         return self.emit(_over, self.multiply(below), constants=(number,))
 
     def multiply(self, slots: list[int]) -> int:
-        total = slots[0]
-        for slot in slots[1:]:
-            total = self.emit(operator.mul, total, slot)
-        return total
+        """Their product; a pair that was multiplied before is taken first."""
+        slots = sorted(slots)
+        while len(slots) > 1:
+            pairs = itertools.combinations(slots, 2)
+            a, b = next((pair for pair in pairs if (operator.mul, pair, ()) in self.slots), (slots[0], slots[1]))
+            slots.remove(a)
+            slots.remove(b)
+            slots = sorted([*slots, self.emit(operator.mul, a, b)])
+        return slots[0]
 
     def power(self, base: sympy.Expr, exponent: sympy.Expr) -> int:
         if not base.free_symbols:

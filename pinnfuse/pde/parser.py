@@ -66,6 +66,7 @@ def parse(
     operators: Mapping[str, Operator] | None = None,
     explain: Callable[[str], str] = lambda name: "",
     equation: bool = False,
+    limited: bool = True,
 ) -> sympy.Expr:
     """Parse `text`.
 
@@ -77,8 +78,9 @@ def parse(
         operators: functions of this caller, beside the common ones; they may raise ValueError.
         explain: more to say about an unknown name.
         equation: whether "left = right" is accepted; it gives left - right.
+        limited: whether the limits on length and number of parts apply.
     """
-    return _Parser(text, where, resolve, known, operators or {}, explain).run(equation)
+    return _Parser(text, where, resolve, known, operators or {}, explain, limited).run(equation)
 
 
 class _Parser:
@@ -90,9 +92,10 @@ class _Parser:
         known: Mapping[str, object],
         operators: Mapping[str, Operator],
         explain: Callable[[str], str],
+        limited: bool,
     ) -> None:
         self.text, self.where, self.resolve, self.known = text, where, resolve, known
-        self.operators, self.explain = operators, explain
+        self.operators, self.explain, self.limited = operators, explain, limited
         self.start = 0  # offset in `text` of the piece that ast sees
         self.nodes = 0
 
@@ -120,7 +123,7 @@ class _Parser:
         text = self.text
         if not isinstance(text, str):
             raise ValueError(f"{self.where}: expected text, got {type(text).__name__}.")
-        if len(text) > MAX_CHARACTERS:
+        if self.limited and len(text) > MAX_CHARACTERS:
             self.fail(f"the text has {len(text)} characters, more than {MAX_CHARACTERS}.", MAX_CHARACTERS)
         equals = text.find("=") if equation else -1
         for match in _FORBIDDEN.finditer(text):
@@ -159,7 +162,7 @@ class _Parser:
 
     def visit(self, node: ast.expr, depth: int) -> Value:
         self.nodes += 1
-        if self.nodes > MAX_NODES:
+        if self.limited and self.nodes > MAX_NODES:
             self.fail_at(f"the expression has more than {MAX_NODES} parts.", node)
         if depth > MAX_DEPTH:
             self.fail_at(f"the expression is nested more than {MAX_DEPTH} deep.", node)
@@ -216,6 +219,10 @@ class _Parser:
         while isinstance(left, ast.BinOp) and isinstance(left.op, operators):
             parts.append((left.op, left.right))
             left = left.left
+        # -a*b is -(a*b), as it prints; (-a)*b would carry the sign into a sum a
+        negative = False
+        if ast.Mult in operators and isinstance(left, ast.UnaryOp) and isinstance(left.op, ast.USub):
+            negative, left = True, left.operand
         parts.append((None, left))
         terms: list[sympy.Expr] = []
         total: float | None = None
@@ -230,6 +237,8 @@ class _Parser:
                 expression = 1 / expression
             terms.append(expression)
         joined = sympy.Add(*terms) if ast.Add in operators else sympy.Mul(*terms)
+        if negative:
+            joined, total = -joined, None if total is None else -total
         return self.checked(joined, node), total
 
     def combine(self, op: ast.operator, a: float | None, b: float | None, node: ast.expr) -> float | None:

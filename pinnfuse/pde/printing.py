@@ -8,6 +8,7 @@ from typing import Any
 import sympy
 from sympy.core.function import AppliedUndef
 from sympy.printing.latex import LatexPrinter
+from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
 from pinnfuse.pde.functions import CLASSES
@@ -81,6 +82,21 @@ class _TextPrinter(_Ordered, StrPrinter):
         return f"{row.name}({', '.join(map(self._print, arguments))})"
 
     _print_Heaviside = _print_Abs = _print_Max = _print_Min = _print_LatticeOp = _print_Function
+
+    def _print_Mul(self, expression: sympy.Mul) -> str:  # noqa: N802
+        """One "/" for each denominator: 7*(u + v) in a denominator would read back as 7*u + 7*v."""
+        number, rest = expression.as_coeff_Mul()
+        sign, number = ("-", -number) if number.is_negative else ("", number)
+        above = (
+            [] if number.is_Rational and number.p == 1 else [sympy.Integer(number.p) if number.is_Rational else number]
+        )
+        below = [sympy.Integer(number.q)] if number.is_Rational and number.q != 1 else []
+        for factor in rest.as_ordered_factors():
+            inverse = factor.is_Pow and factor.exp.is_Number and factor.exp.is_negative
+            (below if inverse else above).append(1 / factor if inverse else factor)
+        level = PRECEDENCE["Mul"]
+        text = "*".join(self.parenthesize(factor, level) for factor in above) or "1"
+        return sign + text + "".join(f"/{self.parenthesize(factor, level, strict=True)}" for factor in below)
 
     def _print_Exp1(self, expression: Any) -> str:  # noqa: N802
         return "exp(1)"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
-from sympy.core.function import AppliedUndef, UndefinedFunction
+from sympy.core.function import AppliedUndef
 
 from pinnfuse.pde.jet import MAX_ORDER, split_names
 
@@ -131,14 +131,7 @@ def field(name: str, *arguments: sympy.Symbol) -> AppliedUndef:
             f'field: {name!r} needs its coordinates, e.g. t, x = coordinates("t x"); field({name!r}, t, x); '
             f"got {arguments!r}."
         )
-    return UndefinedFunction(name, bases=(_Field,), real=True)(*arguments)
-
-
-class _Field(AppliedUndef):
-    """A function that pickles; sympy's own does so only from version 1.14 on."""
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return field, (str(self.func), *self.args)
+    return sympy.Function(name, real=True)(*arguments)
 
 
 def D(expression: Any, *variables: Any) -> sympy.Expr:  # noqa: N802 - the name in the equation language

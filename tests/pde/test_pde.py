@@ -173,13 +173,15 @@ def test_value_semantics() -> None:
 
 
 SCRIPT = """
-import pickle, sys
+import pickle, sys, torch
 from pinnfuse.pde import PDE, torch_function
 pde = PDE("u v w", "t x y", {"nu": 0.1, "mu": 0.2}, {
     "a": "u_t + D(u*v*sin(w)/3, x) - nu*laplacian(u) + mu*max(u, v, w)*exp(-x*y) + 0.1*u_x*v_y",
     "b": "w_t + v_x*u_y*w - D(w**3 + u, x, y) + heaviside(x)"}, data="f")
 code = [str(list(d.items())) for d in (pde.jet_equations, pde.jet_symbols)]
-sys.stdout.buffer.write(pickle.dumps((repr(pde), pde.to_latex(), code, pde)))
+arguments = [s for d in (pde.jet_symbols, pde.coordinate_symbols, pde.parameter_symbols) for s in d.values()]
+values = torch_function(list(pde.jet_equations.values()), arguments)(*torch.linspace(0.1, 2.3, len(arguments)))
+sys.stdout.buffer.write(pickle.dumps((repr(pde), pde.to_latex(), code, [float(v) for v in values], pde)))
 """
 
 
