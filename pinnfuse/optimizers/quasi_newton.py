@@ -102,16 +102,19 @@ class QuasiNewton(Optimizer):
     @property
     def converged(self) -> bool:
         """The gradient has vanished (`tolerance_grad`)."""
-        return self._memory["status"] == "converged"
+        return self._memory["known"] and self._memory["status"] == "converged"
 
     @property
     def stalled(self) -> bool:
         """No decrease can be found, even after H was reset: time to hand over to another phase."""
-        return self._memory["status"] == "stalled"
+        return self._memory["known"] and self._memory["status"] == "stalled"
 
     def new_objective(self) -> None:
-        """Say that the closure's objective changed (points, weights): the next step evaluates it anew. H is kept."""
-        self._memory.update(known=False, status="running", gain=None, idle=0, reset_loss=math.inf)
+        """Say that the closure's objective may have changed (points, weights): the next step evaluates it anew.
+
+        H is kept. Where the loss turns out to be the same, as after a resume, the trajectory is the same too.
+        """
+        self._memory["known"] = False
 
     # one step
 
@@ -130,7 +133,7 @@ class QuasiNewton(Optimizer):
         loss = memory["loss"]
         if math.isfinite(loss) and memory["status"] == "running":
             accepted = self._search(closure, x)
-            while accepted is None and memory["status"] == "running" and self._reset():
+            if accepted is None and memory["status"] == "running" and self._reset():
                 self._evaluate_start(closure, x)  # had the objective changed, unannounced, the search would fail too
                 accepted = self._search(closure, x) if math.isfinite(memory["loss"]) else None
             if accepted is None:
@@ -152,12 +155,14 @@ class QuasiNewton(Optimizer):
         return _mean_over_ranks(loss.reshape(()).to(torch.float64)), read_gradients(params)
 
     def _evaluate_start(self, closure: Callable[[], Any], x: Tensor) -> None:
-        memory = self._memory
+        memory, before = self._memory, self._memory["loss"]
         write_parameters(self._params, x)
         loss, gradient = self._evaluate(closure)
-        if loss.item() != memory["loss"]:
-            self.new_objective()
-        memory.update(known=True, x=x, loss=loss.item(), gradient=gradient)
+        memory.update(x=x, loss=loss.item(), gradient=gradient)
+        memory["known"] = math.isfinite(memory["loss"])
+        # sums on a GPU may differ from call to call in the last digits: that is no new objective
+        if not abs(memory["loss"] - before) <= 16 * memory["noise"] * abs(before):
+            memory.update(status="running", gain=None, idle=0, reset_loss=math.inf)
 
     def _search(self, closure: Callable[[], Any], x: Tensor) -> Trial | None:
         """Line search along -H g from `x`; leaves the parameters at the accepted point."""

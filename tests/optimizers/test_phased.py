@@ -32,6 +32,7 @@ def train(phases, steps, dtype=torch.float64, resume_at=None, path=None, resampl
             saved = torch.load(path, weights_only=True)
             net.load_state_dict(saved["net"])
             optimizer.load_state_dict(saved["optimizer"])
+            optimizer.new_objective()  # a trainer that starts anew cannot know that its points are the same
         scale = 1.0
         if resample_every:
             scale += 0.1 * (k // resample_every % 3)

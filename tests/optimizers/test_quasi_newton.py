@@ -117,10 +117,11 @@ def test_nan_region_is_never_entered(cls):
     torch.testing.assert_close(x, torch.full_like(x, 1e-3), rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("cls", ALL)
-def test_nan_at_the_start_moves_nothing(cls):
+def test_nan_at_the_start_moves_nothing(cls, check):
     x = nn.Parameter(torch.tensor([1.0, 2.0]))
-    optimizer = cls([x])
+    optimizer = cls([x], check_objective=check)
     assert math.isnan(optimizer.step(closure_of(optimizer, lambda: (x * math.nan).sum())).item())
     assert x.tolist() == [1.0, 2.0]
     for _ in range(20):  # and it recovers
@@ -322,6 +323,34 @@ def test_resume_continues_the_same_trajectory(cls, dtype, tmp_path):
         return losses, optimizer.evaluations
 
     assert run(60) == run(60, resume_at=31)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_new_objective_that_is_the_old_one_changes_nothing(cls):
+    """As a trainer says after a resume, when it cannot know that the points are those of before."""
+    runs = []
+    for said_at in (None, 20):
+        net, loss = sine_network()
+        optimizer = cls(net.parameters(), check_objective=False)
+        losses = []
+        for k in range(40):
+            if k == said_at:
+                optimizer.new_objective()
+            losses.append(optimizer.step(closure_of(optimizer, loss)).item())
+        runs.append(losses)
+    assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_loss_that_is_noise_ends_every_step(check):
+    """Points drawn inside the closure break its contract: steps must still end, and not evaluate forever."""
+    generator = torch.Generator().manual_seed(3)
+    x = nn.Parameter(torch.full((3,), 1e-3, dtype=torch.float64))
+    optimizer = SSBroyden([x], check_objective=check)
+    closure = closure_of(optimizer, lambda: x.square().sum() + torch.rand((), generator=generator, dtype=torch.float64))
+    for _ in range(50):
+        optimizer.step(closure)
+    assert optimizer.evaluations <= 50 * (2 * 25 + 2)
 
 
 def test_state_loaded_is_a_copy():
