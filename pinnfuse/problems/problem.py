@@ -1,0 +1,96 @@
+"""A problem: PDE, domain, conditions, reference solution, and how to train it by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinnfuse.domains import Box
+from pinnfuse.errors import nearest
+from pinnfuse.pde import PDE
+from pinnfuse.problems.condition import Condition
+from pinnfuse.problems.spec import ModelSpec, TrainingSpec
+from pinnfuse.reference import Reference
+
+
+@dataclass
+class Problem:
+    """Everything a PINN needs to know of one case. Build your own, or take one from `pinnfuse.problems.get`.
+
+    Raises:
+        ValueError: parts that do not fit together (coordinates, names of fields and conditions).
+    """
+
+    name: str
+    """Name among the problems of one PDE, e.g. "taylor_green\""""
+    pde_name: str
+    """Name of the PDE, e.g. "navier_stokes\""""
+    title: str
+    """One line for people"""
+    pde: PDE
+    """The equations of the interior"""
+    domain: Box
+    """Where they hold"""
+    conditions: tuple[Condition, ...]
+    """Boundary and initial conditions, observations"""
+    reference: Reference
+    """The solution to compare with"""
+    hard: dict[str, str] | None = None
+    """Output transform {field: text} that makes `hard_conditions` exact; on the right, a field is the raw output"""
+    hard_conditions: tuple[str, ...] = ()
+    """Names of conditions that need no loss term under `hard`"""
+    periodic: dict[str, float] = field(default_factory=dict)
+    """{coordinate: period} for an exactly periodic embedding; conditions of kind "periodic" then need no loss term"""
+    metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """{name: fields} whose relative L2 error is reported; by default one per field"""
+    up_to_constant: tuple[str, ...] = ()
+    """Fields that are determined up to an additive constant"""
+    true_parameters: dict[str, float] = field(default_factory=dict)
+    """Values that trained parameters should find, inverse problems only"""
+    model: ModelSpec = field(default_factory=ModelSpec)
+    """The default network"""
+    training: TrainingSpec = field(default_factory=TrainingSpec)
+    """The default schedule"""
+
+    def __post_init__(self) -> None:
+        self.conditions = tuple(self.conditions)
+        if self.domain.coordinates != self.pde.coordinates:
+            raise ValueError(
+                f"Problem {self.name!r}: `domain` has coordinates {self.domain.coordinates}, the PDE "
+                f"{self.pde.coordinates}. They must agree, in the same order."
+            )
+        names = [condition.name for condition in self.conditions]
+        if len(set(names)) < len(names) or set(names) & set(self.pde.equations):
+            raise ValueError(f"Problem {self.name!r}: names of conditions and equations must differ; got {names}.")
+        self.metrics = dict(self.metrics) or {name: (name,) for name in self.pde.fields}
+        groups: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+            "hard": (tuple(self.hard or ()), self.pde.fields),
+            "hard_conditions": (self.hard_conditions, tuple(names)),
+            "periodic": (tuple(self.periodic), self.pde.coordinates),
+            "metrics": (tuple(f for fields in self.metrics.values() for f in fields), self.pde.fields),
+            "up_to_constant": (self.up_to_constant, self.pde.fields),
+        }
+        for argument, (given, known) in groups.items():
+            for name in given:
+                if name not in known:
+                    raise ValueError(f"Problem {self.name!r}: `{argument}` names {name!r}. {nearest(name, known)}")
+
+    def soft_conditions(self, hard: bool = True, periodic: bool = True) -> tuple[Condition, ...]:
+        """The conditions that remain loss terms when the output transform and the periodic embedding are (not) used."""
+        return tuple(
+            c
+            for c in self.conditions
+            if not (hard and self.hard and c.name in self.hard_conditions)
+            and not (periodic and self.periodic and c.kind == "periodic")
+        )
+
+    def evaluation_points(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        """Points [N, d], reference values [N, m] and the mask [N, m] of those that count (not NaN).
+
+        The points are the reference's grid, or its scattered points where it has those.
+        """
+        points, values = self.reference.evaluation()
+        return points, values, np.isfinite(values)

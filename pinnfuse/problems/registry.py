@@ -1,0 +1,90 @@
+"""Problems by name. Each is one function in one file; its keyword arguments are the problem's options."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from pinnfuse.errors import nearest
+from pinnfuse.problems.problem import Problem
+
+# {PDE: problems}, the default first; problem `p` is the function `p` of the module `pinnfuse.problems.p`
+_PROBLEMS: dict[str, tuple[str, ...]] = {
+    "navier_stokes": ("lid_driven_cavity", "taylor_green", "kovasznay", "beltrami", "cylinder_wake"),
+    "burgers": ("burgers",),
+    "allen_cahn": ("allen_cahn",),
+    "kdv": ("kdv",),
+    "schrodinger": ("schrodinger",),
+    "heat": ("heat", "heat_multiscale"),
+    "wave": ("wave",),
+    "advection": ("advection",),
+    "poisson": ("poisson", "poisson_nd"),
+    "helmholtz": ("helmholtz",),
+}
+
+
+def available() -> dict[str, list[str]]:
+    """{PDE: its problems}, the default problem first."""
+    return {pde: list(problems) for pde, problems in _PROBLEMS.items()}
+
+
+def options(pde_name: str, problem: str | None = None) -> dict[str, inspect.Parameter]:
+    """The options of a problem: name -> parameter with annotation and default."""
+    return dict(inspect.signature(_maker(pde_name, problem), eval_str=True).parameters)
+
+
+def get(pde_name: str, problem: str | None = None, **given: Any) -> Problem:
+    """The problem of that name: `get("kdv", d=0.0025)`, `get("navier_stokes", "kovasznay")`.
+
+    Args:
+        pde_name: a key of `available()`.
+        problem: one of its problems; None takes the first.
+        given: options of the problem, see `options(pde_name, problem)`.
+
+    Raises:
+        ValueError: an unknown name (with the nearest one), or an option of the wrong type or value.
+    """
+    make = _maker(pde_name, problem)
+    known = options(pde_name, problem)
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"{make.__name__}: no option {name!r}. {nearest(name, known)}")
+        given[name] = _checked(make.__name__, name, value, known[name].annotation)
+    return make(**given)
+
+
+def _maker(pde_name: str, problem: str | None) -> Callable[..., Problem]:
+    if pde_name not in _PROBLEMS:
+        owner = next((pde for pde, names in _PROBLEMS.items() if pde_name in names), None)
+        hint = f" {pde_name!r} is a problem of {owner!r}." if owner else ""
+        raise ValueError(f"unknown PDE {pde_name!r}.{hint} {nearest(pde_name, _PROBLEMS)}")
+    names = _PROBLEMS[pde_name]
+    chosen = names[0] if problem is None else problem
+    if chosen not in names:
+        raise ValueError(f"PDE {pde_name!r} has no problem {chosen!r}. {nearest(chosen, names)}")
+    return getattr(importlib.import_module(f"pinnfuse.problems.{chosen}"), chosen)
+
+
+def _checked(where: str, name: str, value: Any, annotation: Any) -> Any:
+    """The value as the option's type; numbers of the wrong kind, NaN and unknown choices are refused."""
+    choices = typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else None
+    if choices is not None:
+        if value not in choices:
+            raise ValueError(f"{where}: option `{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+        return value
+    allowed = typing.get_args(annotation) or (annotation,)
+    if value is None and type(None) in allowed:
+        return None
+    if float in allowed and isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ValueError(f"{where}: option `{name}` must be finite; got {value!r}.")
+        return float(value)
+    for kind in (int, str):
+        if kind in allowed and isinstance(value, kind) and not isinstance(value, bool):
+            return value
+    expected = " or ".join(getattr(a, "__name__", str(a)) for a in allowed)
+    raise ValueError(f"{where}: option `{name}` must be {expected}; got {value!r}.")

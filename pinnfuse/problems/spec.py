@@ -1,0 +1,62 @@
+"""How a problem is trained by default: which network, how many points, which optimisers in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pinnfuse.domains import METHODS
+from pinnfuse.optimizers.schedule import Phase
+
+
+@dataclass
+class ModelSpec:
+    """A network by name."""
+
+    name: str = "mlp"
+    """Name in `pinnfuse.models`"""
+    kwargs: dict[str, Any] = field(default_factory=lambda: {"width": 50, "depth": 4, "activation": "tanh"})
+    """Arguments of that class; sizes of input and output, bounds and periods come from the problem"""
+
+
+@dataclass
+class TrainingSpec:
+    """Points, precision and phases of a run."""
+
+    interior: int = 4096
+    """Points in the interior"""
+    boundary: int = 256
+    """Points of each condition"""
+    sampler: str = "sobol"
+    """"sobol", "lhs" (Latin hypercube), "uniform" or "grid\""""
+    resample_every: int = 0
+    """Steps between fresh points; 0 keeps the first ones, as quasi-Newton methods need"""
+    precision: str = "float64"
+    """"float32" or "float64\""""
+    phases: list[Phase] = field(default_factory=lambda: quasi_newton())
+    """Optimisers, one after the other"""
+    loss_weights: dict[str, float] = field(default_factory=dict)
+    """Weight by name of an equation or a condition; overrides the condition's own"""
+    hard: bool = True
+    """Use the problem's exact output transform, where it has one"""
+    max_seconds: float | None = None
+    """Wall-clock limit of the fit"""
+
+    def __post_init__(self) -> None:
+        if self.sampler not in METHODS:
+            raise ValueError(f"TrainingSpec: `sampler` must be one of {', '.join(METHODS)}; got {self.sampler!r}.")
+        if self.precision not in ("float32", "float64"):
+            raise ValueError(f"TrainingSpec: `precision` must be 'float32' or 'float64'; got {self.precision!r}.")
+        for name in ("interior", "boundary"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"TrainingSpec: `{name}` must be at least 1 point; got {getattr(self, name)!r}.")
+        if self.resample_every < 0:
+            raise ValueError(f"TrainingSpec: `resample_every` must be >= 0; got {self.resample_every!r}.")
+
+
+def quasi_newton(adam: int = 500, steps: int = 3000, lr: float = 1e-3) -> list[Phase]:
+    """A short Adam phase to leave the initialisation, then self-scaled Broyden.
+
+    Source: Urban, Stefanou & Pons, Unveiling the optimization process of PINNs, J. Comput. Phys. 523 (2025) 113656.
+    """
+    return [Phase(optimizer="adam", steps=adam, lr=lr), Phase(optimizer="ssbroyden", steps=steps)]

@@ -1,0 +1,79 @@
+"""Results of the reference solvers, kept in the user's cache directory.
+
+A file is named after the solver and a digest of its name, version and parameters. It is written beside its final name
+and renamed, so a reader never sees half of one; a damaged or foreign file is computed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def directory() -> Path:
+    """$PINNFUSE_CACHE, or `pinnfuse` in the platform's cache directory."""
+    if chosen := os.environ.get("PINNFUSE_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "pinnfuse"
+
+
+def cached(solver: str, version: int, parameters: Mapping[str, Any], compute: Callable[[], Arrays]) -> Arrays:
+    """The arrays of `compute()`, from the cache where they are there.
+
+    Args:
+        solver: name of the solver.
+        version: raise it when the solver's numbers change.
+        parameters: everything that the result depends on; plain numbers, strings and lists.
+        compute: called when there is no good file. An unwritable directory is no error: the result is just not kept.
+    """
+    key = json.dumps([solver, version, dict(parameters)], sort_keys=True)
+    path = directory() / f"{solver}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npz"
+    stored = _read(path, key)
+    if stored is not None:
+        return stored
+    arrays = compute()
+    with contextlib.suppress(OSError):
+        _write(path, key, arrays)
+    return arrays
+
+
+def _read(path: Path, key: str) -> Arrays | None:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+        return None
+    return arrays if str(arrays.pop("key", "")) == key else None
+
+
+def _write(path: Path, key: str, arrays: Arrays) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, key=np.array(key), **arrays)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
