@@ -66,7 +66,9 @@ class CollocationDataModule(LightningDataModule):
     def draw(self, index: int, rank: int = 0, device: torch.device | str = "cpu") -> Batch:
         """The points of the draw with that index, on `device`."""
         generator = torch.Generator(device)
-        generator.manual_seed(int(np.random.SeedSequence([self.seed, rank, index]).generate_state(1, np.uint64)[0] >> 1))
+        generator.manual_seed(
+            int(np.random.SeedSequence([self.seed, rank, index]).generate_state(1, np.uint64)[0] >> 1)
+        )
         how = {"generator": generator, "device": device, "dtype": self.dtype, "method": self.training.sampler}
         batch = {INTERIOR: Points(self.problem.domain.sample(self.training.interior, **how))}
         for condition in self.conditions:

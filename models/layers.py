@@ -7,7 +7,7 @@ Every `forward` is straight-line torch, so that `torch.fx.symbolic_trace` sees t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -97,12 +97,22 @@ class InputMap(nn.Module):
             raise ValueError(f"InputMap: `periods` needs columns 0..{len(bounds) - 1} and positive periods; see {bad}")
         if harmonics < 1:
             raise ValueError(f"InputMap: `harmonics` must be at least 1; got {harmonics}")
-        shift = [lo if c in periods else (lo + hi) / 2 for c, (lo, hi) in enumerate(bounds)]
-        scale = [2 * math.pi / periods[c] if c in periods else 2 / (hi - lo) for c, (lo, hi) in enumerate(bounds)]
-        self.register_buffer("shift", torch.tensor(shift), persistent=False)
-        self.register_buffer("scale", torch.tensor(scale), persistent=False)
+        self._shift = [lo if c in periods else (lo + hi) / 2 for c, (lo, hi) in enumerate(bounds)]
+        self._scale = [2 * math.pi / periods[c] if c in periods else 2 / (hi - lo) for c, (lo, hi) in enumerate(bounds)]
+        self.register_buffer("shift", torch.tensor(self._shift), persistent=False)
+        self.register_buffer("scale", torch.tensor(self._scale), persistent=False)
         self.columns, self.periodic, self.harmonics = len(bounds), sorted(periods), harmonics
         self.out_features = len(bounds) - len(periods) + 2 * harmonics * len(periods)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> InputMap:
+        super()._apply(fn, recurse)
+        for name, values in (
+            ("shift", self._shift),
+            ("scale", self._scale),
+        ):  # a period rounded to float32 is another one
+            buffer = getattr(self, name)
+            setattr(self, name, torch.tensor(values, dtype=buffer.dtype, device=buffer.device))
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
         z = (x - self.shift) * self.scale

@@ -16,6 +16,7 @@ from pinnfuse.models.registry import for_problem
 from pinnfuse.optimizers import PhasedOptimizer
 from pinnfuse.problems import Problem, TrainingSpec
 
+
 class NonFiniteLoss(RuntimeError):
     """The loss became NaN or infinite. `step` and `terms` say when, and in which terms of the loss."""
 
@@ -87,7 +88,7 @@ class PINN(LightningModule):
     @torch.no_grad()
     def predict_numpy(self, points: np.ndarray, batch: int = 65_536) -> np.ndarray:
         """Fields [N, m] at points [N, d] in numpy, float64 in and out."""
-        inputs = torch.as_tensor(points).to(self.device, self.dtype)
+        inputs = torch.as_tensor(points).to(self.device, getattr(torch, self.training_spec.precision))
         return torch.cat([self.net(part) for part in inputs.split(batch)]).double().cpu().numpy()
 
     # -- training ------------------------------------------------------------------------------------------------
@@ -103,7 +104,7 @@ class PINN(LightningModule):
         return optimizer
 
     def training_step(self, batch: dict[str, Points], batch_idx: int) -> None:
-        optimizer = self.optimizers()
+        optimizer: Any = self.optimizers()  # PhasedOptimizer in the wrapper that counts steps
         if batch is not self.last_batch:
             optimizer.new_objective()
             self.last_batch = batch
@@ -171,13 +172,18 @@ class PINN(LightningModule):
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         points, reference = batch
         prediction = self.net(points)
-        for name, fields in self.problem.metrics.items():
+        for fields, metric in zip(self.problem.metrics.values(), self._metrics(), strict=True):
             columns = [self.problem.pde.fields.index(field) for field in fields]
-            self.metrics[name].update(prediction[:, columns].to(reference), reference[:, columns])
+            metric.update(prediction[:, columns].to(reference), reference[:, columns])
+
+    def _metrics(self) -> list[RelativeL2]:
+        return list(self.metrics.values())  # type: ignore[arg-type]  # a ModuleDict has no item type
 
     def on_validation_epoch_end(self) -> None:
-        self.rel_l2 = {name: float(metric.compute()) for name, metric in self.metrics.items()}
-        for metric in self.metrics.values():
+        self.rel_l2 = {
+            name: float(metric.compute()) for name, metric in zip(self.metrics, self._metrics(), strict=True)
+        }
+        for metric in self._metrics():
             metric.reset()
         values = {f"val/rel_l2/{name}": value for name, value in self.rel_l2.items()}
         self.log_dict(values, logger=False)

@@ -53,7 +53,7 @@ class ProblemLoss(nn.Module):
         equations = {name: weights[name] for name in problem.pde.equations if name in weights}
         self.interior = FusedResidualLoss(problem.pde, backend, precision, equation_weights=equations)
         self.conditions = nn.ModuleList(FusedResidualLoss(c.pde, backend, precision) for c in conditions)
-        for term in self.conditions:  # a trained parameter that also occurs in a condition is one parameter
+        for term in self._terms()[1:]:  # a trained parameter that also occurs in a condition is one parameter
             for name in term.trained:
                 if name in self.interior.trained:
                     term.trained[name] = self.interior.trained[name]
@@ -70,21 +70,24 @@ class ProblemLoss(nn.Module):
         """
         inside = self.interior.evaluate(net, batch[INTERIOR].points, data=batch[INTERIOR].data)
         total, terms = inside.loss, dict(inside.per_equation)
-        for name, weight, shift, term in zip(self.names, self.weights, self.shifts, self.conditions, strict=True):
+        for name, weight, shift, term in zip(self.names, self.weights, self.shifts, self._terms()[1:], strict=True):
             points, data = batch[name].points, batch[name].data
             loss = term(net, points, data=data) if shift is None else _two_point(term, net, points, shift)
             terms[name] = loss.detach()
             total = total + weight * loss
         return total, terms
 
+    def _terms(self) -> list[FusedResidualLoss]:
+        return [self.interior, *self.conditions]
+
     def set_backend(self, backend: str) -> None:
         """Compute every term with another backend from now on."""
-        for term in (self.interior, *self.conditions):
+        for term in self._terms():
             term.backend = backend
 
     def check_finite(self, check: bool) -> None:
         """Look for NaN and Inf in the points of every term from now on, or stop doing so."""
-        for term in (self.interior, *self.conditions):
+        for term in self._terms():
             term.check_finite = check
 
 

@@ -19,7 +19,7 @@ def pick(count: int, frames: int) -> np.ndarray:
 
 
 def animate_planes(path: Path, times: np.ndarray, planes: Sequence[Plane], time: str = "t", frames: int = 40) -> Path:
-    """Prediction, reference and error over time as a GIF; one plane for each entry of `times`, same colours throughout."""
+    """Prediction, reference and error over time as a GIF: one plane for each of `times`, same colours throughout."""
     picks = pick(len(times), frames)
     first = planes[0]
     figure, axes = new_figure(1, 3, (9.6, 3.2 * 0.82 * first.ratio + 0.75))

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from pinnfuse.figures.style import INK, MUTED, new_figure
 
-Series = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # name -> (steps, values)
+Series = Mapping[str, tuple[ArrayLike, ArrayLike]]  # name -> (steps, values)
 
 
 def loss_curves(series: Series, equations: Sequence[str], phases: Sequence[tuple[int, str]] = ()) -> Figure:
@@ -39,7 +40,9 @@ def error_curves(series: Series, phases: Sequence[tuple[int, str]] = ()) -> Figu
     figure, axes = new_figure(1, 1, (7, 3.6))
     for key, (steps, values) in series.items():
         if key.startswith("val/rel_l2/"):
-            axes[0, 0].semilogy(steps, values, marker="o", markersize=2.5, label=_words(key.removeprefix("val/rel_l2/")))
+            axes[0, 0].semilogy(
+                steps, values, marker="o", markersize=2.5, label=_words(key.removeprefix("val/rel_l2/"))
+            )
     _finish(axes[0, 0], "relative $L^2$ error", phases)
     return figure
 
@@ -69,9 +72,9 @@ def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-def finite(series: Series) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def finite(series: Series) -> dict[str, tuple[ArrayLike, ArrayLike]]:
     """The series without NaN, as arrays."""
-    out = {}
+    out: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     for key, (steps, values) in series.items():
         s, v = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
         keep = np.isfinite(v)

@@ -100,7 +100,7 @@ class Report:
         return files
 
     def _planes(self, time: float | None) -> list[Plane]:
-        """Every field on the (t, x) plane, or on the (x, y) plane at `time` and in the middle of any third coordinate."""
+        """Every field on (t, x), or on (x, y) at `time` and in the middle of any third coordinate."""
         across, up = ("t", self.space[0]) if len(self.space) == 1 else self.space[:2]
         x, y = self.grid[across], self.grid[up]
         held = {} if time is None else {"t": float(time)}
@@ -111,12 +111,14 @@ class Report:
         at = ", ".join(f"${symbol(c)} = {value:.3g}$" for c, value in held.items())
         shape = len(y), len(x)
         return [
-            Plane(f, across, up, x, y, prediction[:, k].reshape(shape), reference[:, k].reshape(shape), at, across != "t")
+            Plane(
+                f, across, up, x, y, prediction[:, k].reshape(shape), reference[:, k].reshape(shape), at, across != "t"
+            )
             for k, f in enumerate(self.fields)
         ]
 
     def _both(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Prediction and reference at points; a field that is known up to a constant is shifted to the reference's mean."""
+        """Prediction and reference at points; a field known up to a constant is shifted to the reference's mean."""
         prediction, reference = np.asarray(self.predict(points), dtype=float), self.problem.reference.solution(points)
         for name in self.problem.up_to_constant:
             k = self.fields.index(name)

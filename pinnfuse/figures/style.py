@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 SIGNED, POSITIVE, ERROR = "RdBu_r", "viridis", "magma"  # perceptual; the diverging one is centred on zero
 INK, ACCENT, MUTED = "#1b1f24", "#c1272d", "#8b949e"
 CYCLE = ("#0068b5", "#d1641b", "#2a9d5c", "#8e44ad", "#b8860b", "#17888f", "#c2185b", "#5d6d7e")
 
-_GREEK = frozenset("alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi rho sigma tau phi chi psi omega".split())
+_GREEK = frozenset(
+    ("alpha", "beta", "gamma", "delta", "epsilon", "eta", "theta", "kappa", "lambda", "mu", "nu", "xi", "rho")
+    + ("sigma", "tau", "phi", "chi", "psi", "omega")
+)
 
-_RC = {
+_RC: Any = {
     "figure.dpi": 110,
     "savefig.dpi": 160,
     "font.size": 9,
@@ -23,7 +31,7 @@ _RC = {
     "axes.labelsize": 10,
     "axes.edgecolor": INK,
     "axes.linewidth": 0.7,
-    "axes.prop_cycle": mpl.cycler(color=CYCLE),
+    "axes.prop_cycle": cycler(color=CYCLE),
     "axes.facecolor": "white",
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
@@ -37,7 +45,7 @@ _RC = {
 }
 
 
-def style() -> mpl.RcParams:
+def style() -> AbstractContextManager[None]:
     """Context in which every figure is made."""
     return mpl.rc_context(_RC)
 
@@ -71,6 +79,7 @@ def colour_bar(figure: Figure, ax: Axes, mappable: ScalarMappable) -> None:
     bar = figure.colorbar(mappable, cax=ax.inset_axes((1.04, 0, 0.045, 1)))
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, width=0.5, length=2)
-    bar.formatter.set_powerlimits((-2, 3))
-    bar.formatter.set_useMathText(True)
+    formatter = ScalarFormatter(useMathText=True)
+    formatter.set_powerlimits((-2, 3))
+    bar.ax.yaxis.set_major_formatter(formatter)
     bar.ax.yaxis.get_offset_text().set(size=7, ha="left")

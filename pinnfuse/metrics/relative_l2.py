@@ -39,7 +39,8 @@ class RelativeL2(Metric):
         """Add points: [N] or [N, components], both of the same shape."""
         if prediction.shape != reference.shape:
             raise ValueError(
-                f"RelativeL2: `prediction` must match `reference`, {tuple(reference.shape)}; got {tuple(prediction.shape)}"
+                f"RelativeL2: `prediction` must match `reference`, {tuple(reference.shape)}; "
+                f"got {tuple(prediction.shape)}"
             )
         if self.up_to_constant and prediction.ndim > 1 and prediction.shape[1] > 1:
             raise ValueError(

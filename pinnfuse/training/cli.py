@@ -7,14 +7,16 @@ type and default from the problem and the network that were chosen.
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
+import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
 
 from pinnfuse import models, problems
 from pinnfuse.backends import BACKENDS
@@ -33,8 +35,18 @@ def parse(arguments: Sequence[str]) -> RunConfig:
     arguments = _with_resumed(_normalised(arguments))
     names = _first_look(arguments)
     parser = make_parser(**names)
-    config = parser.parse_args(arguments)
-    return _typed(parser, config)
+    try:
+        config = parser.parse_args(arguments)
+    except ArgumentError as error:
+        message = str(error)
+        unknown = re.match(r"unrecognized arguments: --(\S+?)(=|\s|$)", message, re.IGNORECASE)
+        if unknown:
+            known = {option[2:] for action in parser._actions for option in action.option_strings}
+            close = difflib.get_close_matches(unknown[1], known, n=1)
+            hint = f"Did you mean --{close[0]}? " if close else ""
+            message = f"there is no option --{unknown[1]}. {hint}--help shows all."
+        raise ValueError(message) from error
+    return _typed(config)
 
 
 def load(path: Path) -> RunConfig:
@@ -48,13 +60,17 @@ def save(config: RunConfig, path: Path) -> None:
 
 
 def make_parser(
-    pde: str = "navier_stokes", problem: str | None = None, model: str | None = None, options: dict[str, Any] | None = None
+    pde: str = "navier_stokes",
+    problem: str | None = None,
+    model: str | None = None,
+    options: dict[str, Any] | None = None,
 ) -> ArgumentParser:
     """The parser whose types and defaults are those of one problem and one network."""
     case = problems.get(pde, problem, **(options or {}))
     name = model or case.model.name
     network = models.get(name)
     defaults = case.model.kwargs if name == case.model.name else {}
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = ArgumentParser(
         prog="train.py",
         description="Train a physics-informed network on a problem with a reference solution.",
@@ -65,9 +81,8 @@ def make_parser(
     parser.add_class_arguments(RunConfig, skip={"options", "network", "trainer", "training"})
     for key, option in problems.options(pde, problem).items():
         parser.add_argument(f"--options.{key}", type=option.annotation, default=option.default)
-    for key, option in inspect.signature(network, eval_str=True).parameters.items():
-        if key not in _FROM_PROBLEM:
-            parser.add_argument(f"--network.{key}", type=option.annotation, default=defaults.get(key, option.default))
+    parser.add_class_arguments(network, "network", skip=_FROM_PROBLEM, instantiate=False)
+    parser.set_defaults({f"network.{key}": value for key, value in defaults.items()})
     parser.add_argument("--training", type=type(case.training), default=case.training)
     parser.add_argument("--trainer", type=dict, default={}, help="further arguments of lightning.pytorch.Trainer")
     parser.set_defaults(pde=pde, problem=case.name, model=name)
@@ -116,21 +131,39 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
         found |= {key: content[key] for key in ("pde", "problem", "model") if content.get(key) is not None}
         found["options"] |= content.get("options") or {}
     found |= {key: value for key, value in vars(given).items() if key != "config" and value is not None}
-    for option, value in zip(rest, [*rest[1:], ""], strict=True):
+    for option, value in zip(rest, [*rest[1:], ""], strict=False):
         key, equals, inline = option.removeprefix("--options.").partition("=")
         if option.startswith("--options."):
             found["options"][key] = yaml.safe_load(inline if equals else value)
     return found
 
 
-def _typed(parser: ArgumentParser, config: Namespace) -> RunConfig:
-    config = parser.instantiate_classes(config)
-    values = {key: value for key, value in vars(config).items() if key not in ("config", "list")}
-    for group in ("options", "network"):
-        values[group] = vars(values.get(group, Namespace()))
-    run = RunConfig(**values)
+def _typed(config: Namespace) -> RunConfig:
+    """The parsed values as dataclasses; jsonargparse would instantiate any class that a YAML file names."""
+    values = config.as_dict()
+    values = {key: value for key, value in values.items() if key not in ("config", "list")}
+    run = _build(RunConfig, values)
     if run.backend not in BACKENDS:
         raise ValueError(f"--backend: unknown {run.backend!r}. {nearest(run.backend, BACKENDS)}")
+    from lightning.pytorch import Trainer
+
+    known = inspect.signature(Trainer).parameters
+    for name, value in run.trainer.items():
+        if isinstance(value, dict):
+            raise ValueError(f"--trainer.{name}: expected a plain value; got {value!r}")
+        if name not in known:
+            raise ValueError(f"--trainer.{name}: Lightning's Trainer has no such argument. {nearest(name, known)}")
     if run.precision is not None:
         run.training.precision, run.precision = run.precision, None
     return run
+
+
+def _build(kind: Any, value: Any) -> Any:
+    """A dataclass, also inside a list, from a mapping of its fields."""
+    if get_origin(kind) is list and isinstance(value, list):
+        return [_build(get_args(kind)[0], item) for item in value]
+    if not is_dataclass(kind) or not isinstance(value, dict):
+        return value
+    types = get_type_hints(kind)
+    make: Any = kind
+    return make(**{key: _build(types.get(key), item) for key, item in value.items()})

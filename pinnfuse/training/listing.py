@@ -20,8 +20,13 @@ def listing() -> Group:
             title = problems.get(pde, name).title
             options = ", ".join(problems.options(pde, name))
             table.add_row(f"[cyan]{pde}" if k == 0 else "", name, title, f"[dim]{options}")
-    return Group(table, "", _named("networks", "--model", {n: _first_line(models.get(n)) for n in models.available()}),
-                 "", _named("optimisers", "--training.phases", optimizers.available()))
+    return Group(
+        table,
+        "",
+        _named("networks", "--model", {n: _first_line(models.get(n)) for n in models.available()}),
+        "",
+        _named("optimisers", "--training.phases", optimizers.available()),
+    )
 
 
 def _named(title: str, option: str, entries: dict[str, str]) -> Table:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from jsonargparse import ArgumentError
-from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.fabric.utilities.rank_zero import _get_rank
 from rich.console import Console
 from rich.markup import escape
 
@@ -19,7 +18,7 @@ from pinnfuse.training.quiet import silence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, 1 for an error, 130 after Ctrl-C (everything is saved then)."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    console = Console(quiet=rank_zero_only.rank not in (None, 0), soft_wrap=True)
+    console = Console(quiet=bool(_get_rank()), soft_wrap=True)
     if "--list" in arguments:
         console.print(listing())
         return 0
@@ -31,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = Run(parse(arguments), console)
         run.fit()
         summary = run.finish()
-    except (ValueError, ArgumentError, BackendUnavailable, NonFiniteLoss) as error:
+    except (ValueError, BackendUnavailable, NonFiniteLoss) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
         return 1
     console.print(summary.line(run.folder), highlight=False)

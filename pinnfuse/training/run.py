@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import Logger
 from rich.console import Console
@@ -93,7 +93,7 @@ class Run:
 
     def fit(self) -> None:
         """Train to the end of the schedule, a limit, or Ctrl-C; then compare with the reference."""
-        if rank_zero_only.rank == 0:
+        if not _get_rank():
             (self.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
             cli.save(self.config, self.folder / "config.yaml")
         if self.checkpoint:
