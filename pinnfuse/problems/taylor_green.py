@@ -22,8 +22,8 @@ _FORMULAS = {
 def taylor_green(nu: float = 0.1, t_end: float = 1.0) -> Problem:
     """Taylor-Green vortices: 2D Navier-Stokes on [0, 2 pi]^2, periodic, with an exact solution.
 
-    u = cos x sin y F, v = -sin x cos y F, p = -(cos 2x + cos 2y) F^2 / 4, F = exp(-2 nu t). The pressure, which periodic
-    conditions leave open up to a function of time, is given at the origin.
+    u = cos x sin y F, v = -sin x cos y F, p = -(cos 2x + cos 2y) F^2 / 4, F = exp(-2 nu t). The pressure, which
+    periodic conditions leave open up to a function of time, is given at the origin.
 
     Args:
         nu: kinematic viscosity, > 0.

@@ -11,10 +11,9 @@ w_t = eps w_xx + r (u - u^3), w(0, x) = x^2 (1 + cos pi x). Times are graded, t 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfc
 
-from pinnfuse.reference.base import Array
+from pinnfuse.reference.base import Array, Complex
 from pinnfuse.reference.cache import cached
 from pinnfuse.reference.etdrk4 import integrate
 from pinnfuse.reference.periodic import PeriodicReference, time_nodes
@@ -36,12 +35,12 @@ def kink(t: Array, x: Array, eps: float) -> Array:
     return out
 
 
-def solve(eps: float, reaction: float, end: float, points: int, max_step: float, times: int) -> NDArray[np.complex128]:
+def solve(eps: float, reaction: float, end: float, points: int, max_step: float, times: int) -> Complex:
     """rfft coefficients / points of w at the graded Chebyshev times, [times + 1, 1, points // 2 + 1]."""
     x = -1 + 2 * np.arange(points) / points
     decay = -eps * (np.pi * np.arange(points // 2 + 1)) ** 2
 
-    def nonlinear(hat: NDArray[np.complex128], t: float) -> NDArray[np.complex128]:
+    def nonlinear(hat: Complex, t: float) -> Complex:
         u = np.fft.irfft(hat, n=points) + kink(np.full(1, t), x, eps)
         return reaction * np.fft.rfft(u - u**3)
 
@@ -55,7 +54,7 @@ def allen_cahn(eps: float = 1e-4, reaction: float = 5.0, end: float = 1.0) -> Pe
     """Reference; its accuracy at the kink and away from it is measured in `tests/reference`."""
     parameters = {"eps": eps, "reaction": reaction, "end": end, "points": 4096, "max_step": 2e-3, "times": 120}
 
-    def compute() -> NDArray[np.complex128]:
+    def compute() -> Complex:
         return cached("allen_cahn", 1, parameters, lambda: {"w": solve(**parameters)})["w"]  # type: ignore[arg-type]
 
     def extra(t: Array, x: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import sympy
@@ -11,7 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pinnfuse.pde import parse_expression
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating[Any]]  # float64 throughout; numpy types most results as "some float"
+Complex = NDArray[np.complexfloating[Any, Any]]
 
 
 class Reference(ABC):

@@ -71,7 +71,7 @@ def _write(path: Path, key: str, arrays: Arrays) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, key=np.array(key), **arrays)
+            np.savez(file, allow_pickle=False, key=np.array(key), **arrays)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -1,9 +1,10 @@
-r"""Lid-driven cavity on [0, 1]^2: steady Navier-Stokes by a Chebyshev stream function.
+r"""Lid-driven cavity on [0, 1]^2: steady Navier-Stokes for a spectral stream function.
 
-    u = psi_y, v = -psi_x,   Re (psi_y lap psi_x - psi_x lap psi_y) = lap^2 psi,   psi = 0, psi_n = 0 but psi_y = 1 on y = 1
+    u = psi_y, v = -psi_x,   Re (psi_y lap psi_x - psi_x lap psi_y) = lap^2 psi,
+    psi = 0 and psi_n = 0 on the walls, but psi_y = 1 on the lid y = 1
 
-At the lid's corners u jumps, and psi is singular. psi = Psi + phi with Psi the blended corner flow of `corner.py`, which
-meets all boundary conditions; phi is clamped, and found by a Legendre-Galerkin method (Shen's basis) from the weak form
+At the lid's corners u jumps, and psi is singular. psi = Psi + phi with Psi the blended corner flow of `corner.py`,
+which meets all boundary conditions; phi is clamped, and found by a Legendre-Galerkin method (Shen's basis) from
 
     int lap phi lap v + int (lap^2 Psi - Re J(Psi)) v + Re int (F(psi) - F(Psi)) . grad v = 0   for all clamped v
 
@@ -156,8 +157,8 @@ class CavityReference(Reference):
         psi = self.stream(x, y)
         u, v, nu = psi[0, 1], -psi[1, 0], 1 / self.reynolds
         u_x, u_y, v_x, v_y = psi[1, 1], psi[0, 2], -psi[2, 0], -psi[1, 1]
-        p_x = nu * _laplacian(psi, 0, 1) - u * u_x - v * u_y
-        p_y = -nu * _laplacian(psi, 1, 0) - u * v_x - v * v_y
+        p_x = nu * (psi[2, 1] + psi[0, 3]) - u * u_x - v * u_y
+        p_y = -nu * (psi[3, 0] + psi[1, 2]) - u * v_x - v * v_y
         return p_x, p_y
 
     def _pressure(self, x: Array, y: Array) -> Array:

@@ -51,7 +51,11 @@ def corner_functions() -> dict[tuple[int, int], Callable[[Array, Array], tuple[A
             before, by = (table[i, j - 1], y) if j else (table[i - 1, j], x)
             table[i, j] = (derivative(before[0], by), derivative(before[1], by))
     compiled = {key: sympy.lambdify((x, y, theta), pair, "numpy", cse=True) for key, pair in table.items()}
-    return {key: lambda X, Y, f=f: f(X, Y, np.arctan2(Y, X)) for key, f in compiled.items()}
+    return {key: functools.partial(_at, f) for key, f in compiled.items()}
+
+
+def _at(function: Callable[..., tuple[Array, Array]], x: Array, y: Array) -> tuple[Array, Array]:
+    return function(x, y, np.arctan2(y, x))
 
 
 def _smoothstep() -> np.polynomial.Polynomial:

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pinnfuse.reference.base import Array
-
-Complex = NDArray[np.complex128]
+from pinnfuse.reference.base import Array, Complex
 
 
 def phi(z: Complex) -> tuple[Complex, Complex, Complex]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pinnfuse.reference.base import Complex
 from pinnfuse.reference.cache import cached
 from pinnfuse.reference.etdrk4 import integrate
 from pinnfuse.reference.periodic import PeriodicReference, time_nodes
 
 
-def solve(d: float, end: float, points: int, max_step: float, times: int) -> NDArray[np.complex128]:
+def solve(d: float, end: float, points: int, max_step: float, times: int) -> Complex:
     """rfft coefficients / points at the Chebyshev times, [times + 1, 1, points // 2 + 1]."""
     x = -1 + 2 * np.arange(points) / points
     k = np.pi * np.arange(points // 2 + 1)
@@ -18,7 +18,7 @@ def solve(d: float, end: float, points: int, max_step: float, times: int) -> NDA
     derivative = -0.5j * k
     keep = np.arange(points // 2 + 1) <= points // 3  # the square of the rest would alias
 
-    def nonlinear(hat: NDArray[np.complex128], t: float) -> NDArray[np.complex128]:
+    def nonlinear(hat: Complex, t: float) -> Complex:
         return derivative * keep * np.fft.rfft(np.fft.irfft(hat, n=points) ** 2)
 
     start = np.fft.rfft(np.cos(np.pi * x))
@@ -30,7 +30,7 @@ def kdv(d: float = 0.0025, end: float = 1.0) -> PeriodicReference:
     """Reference for the given dispersion; see `tests/reference` for its measured accuracy."""
     parameters = {"d": d, "end": end, "points": 768, "max_step": 5e-5, "times": 300}
 
-    def compute() -> NDArray[np.complex128]:
+    def compute() -> Complex:
         return cached("kdv", 1, parameters, lambda: {"u": solve(**parameters)})["u"]  # type: ignore[arg-type]
 
     return PeriodicReference(("u",), -1.0, 2.0, end, compute)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pinnfuse.reference import chebyshev
-from pinnfuse.reference.base import Array, Reference
+from pinnfuse.reference.base import Array, Complex, Reference
 
 WIDTH = 16  # points of the local interpolation in x
 
@@ -45,7 +45,7 @@ class PeriodicReference(Reference):
         low: float,
         period: float,
         end: float,
-        compute: Callable[[], NDArray[np.complex128]],
+        compute: Callable[[], Complex],
         shape: tuple[int, int] = (101, 257),
         grading: int = 1,
         extra: Callable[[Array, Array], Array] | None = None,
@@ -56,11 +56,11 @@ class PeriodicReference(Reference):
         self._compute, self._shape, self.extra, self.frame = compute, shape, extra, frame
 
     @cached_property
-    def coefficients(self) -> NDArray[np.complex128]:
+    def coefficients(self) -> Complex:
         """[times, fields, modes]"""
         return self._compute()
 
-    def at_times(self, t: Array) -> NDArray[np.complex128]:
+    def at_times(self, t: Array) -> Complex:
         """[len(t), fields, modes] coefficients at any times in [0, end], by interpolation."""
         s = (t / self.end) ** (1 / self.grading)
         count, *shape = self.coefficients.shape

@@ -9,9 +9,8 @@ turning frame; below it the solution itself is slower. Measured accuracy: `tests
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pinnfuse.reference.base import Array
+from pinnfuse.reference.base import Array, Complex
 from pinnfuse.reference.cache import cached
 from pinnfuse.reference.etdrk4 import integrate
 from pinnfuse.reference.periodic import PeriodicReference, time_nodes
@@ -30,14 +29,14 @@ def frame(half_length: float, points: int) -> Array:
     return np.where(omega > TURNING**2 / 2, omega, 0.0)
 
 
-def solve(half_length: float, end: float, points: int, max_step: float, times: int) -> NDArray[np.complex128]:
+def solve(half_length: float, end: float, points: int, max_step: float, times: int) -> Complex:
     """Modes k >= 0 of h in their frame at the Chebyshev times; [times + 1, 1, points // 2 + 1]; h is even in x."""
     x = -half_length + 2 * half_length * np.arange(points) / points
     half = frequencies(half_length, points)
     omega = np.concatenate([half, half[-2:0:-1]])
     nodes = time_nodes(end, times)
 
-    def nonlinear(hat: NDArray[np.complex128], t: float) -> NDArray[np.complex128]:
+    def nonlinear(hat: Complex, t: float) -> Complex:
         h = np.fft.ifft(hat)
         return 1j * np.fft.fft((h.real**2 + h.imag**2) * h)
 
@@ -50,7 +49,7 @@ def schrodinger(half_length: float = 5.0, end: float = np.pi / 2) -> PeriodicRef
     points = 2048
     parameters = {"half_length": half_length, "end": end, "points": points, "max_step": 2e-4, "times": 800}
 
-    def compute() -> NDArray[np.complex128]:
+    def compute() -> Complex:
         return cached("schrodinger", 1, parameters, lambda: {"h": solve(**parameters)})["h"]  # type: ignore[arg-type]
 
     return PeriodicReference(("u", "v"), -half_length, 2 * half_length, end, compute, frame=frame(half_length, points))
