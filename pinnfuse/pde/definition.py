@@ -288,10 +288,8 @@ def _adopt(expression: sympy.Expr, names: Namespace) -> sympy.Expr:
             )
         return function
     if isinstance(expression, sympy.Derivative):
-        inner = _adopt(expression.expr, names)
-        names.check_data(inner)
         counts = [part for x, n in expression.variable_count for part in (_adopt(x, names), n)]
-        return D(inner, *counts)
+        return D(_adopt(expression.expr, names), *counts)
     if isinstance(expression, sympy.Float):
         return sympy.Float(float(expression))
     if expression.is_Number or expression.is_NumberSymbol:

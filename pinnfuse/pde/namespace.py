@@ -10,7 +10,7 @@ import sympy
 
 from pinnfuse.pde.functions import CONSTANTS, FUNCTIONS
 from pinnfuse.pde.jet import Jet, find_jet, why_no_jet
-from pinnfuse.pde.symbols import D, biharmonic, field, laplacian, symbol
+from pinnfuse.pde.symbols import D, Data, biharmonic, field, laplacian, symbol
 
 __all__ = ["OPERATORS", "Namespace"]
 
@@ -28,7 +28,7 @@ class Namespace:
         self.fields, self.coordinates = tuple(fields), tuple(coordinates)
         self.coordinate_symbols = {name: symbol(name) for name in coordinates}
         self.parameter_symbols = {name: symbol(name) for name in parameters}
-        self.data_symbols = {name: symbol(name) for name in data}
+        self.data_symbols = {name: Data(name).symbol for name in data}
         self.functions = {name: field(name, *self.coordinate_symbols.values()) for name in fields}
         self.operators = {"D": self.derivative, "laplacian": self.laplacian, "biharmonic": self.biharmonic}
         self.known: dict[str, sympy.Expr] = {
@@ -66,7 +66,6 @@ class Namespace:
                 )
         if not arguments:
             raise ValueError("D needs an expression and a coordinate: D(u, x).")
-        self.check_data(arguments[0])
         return D(*arguments)
 
     def laplacian(self, arguments: Sequence[sympy.Expr]) -> sympy.Expr:
@@ -83,7 +82,6 @@ class Namespace:
         """The coordinates of a Laplacian: those named in the call, else all but one called "t"."""
         if not arguments:
             raise ValueError(f"{operator} needs an expression: {operator}(u).")
-        self.check_data(arguments[0])
         known = self.coordinate_symbols.values()
         space = list(arguments[1:]) or [x for x in known if x.name != "t"]
         if not space or any(x not in known for x in space):
@@ -92,15 +90,6 @@ class Namespace:
                 f"any it takes all but 't'."
             )
         return space
-
-    def check_data(self, expression: sympy.Expr) -> None:
-        """A data column is known only at the points: it cannot be differentiated."""
-        for name, column in self.data_symbols.items():
-            if expression.has(column):
-                raise ValueError(
-                    f"data column {name!r} has no known derivative, so it cannot stand inside a derivative. Apply the "
-                    f"product rule yourself and give its derivative as another data column."
-                )
 
 
 def _check(fields: Sequence[str], coordinates: Sequence[str], parameters: Sequence[str], data: Sequence[str]) -> None:

@@ -38,7 +38,6 @@ _NODES = {
     ast.IfExp: "if/else",
     ast.Tuple: "a tuple",
     ast.Starred: "unpacking",
-    ast.Lambda: "a lambda",
 }
 
 

@@ -21,6 +21,23 @@ def symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, real=True)
 
 
+class DataSymbol(sympy.Symbol):
+    """The symbol of a data column. Sympy takes it for a constant; `D` refuses to differentiate it."""
+
+
+def refuse_data(expression: sympy.Expr) -> None:
+    """A data column is known only at the points.
+
+    Raises:
+        ValueError: one occurs in `expression`, which is to be differentiated.
+    """
+    for column in sorted(expression.atoms(DataSymbol), key=str):
+        raise ValueError(
+            f"data column {column.name!r} has no known derivative, so it cannot stand inside a derivative. Apply the "
+            "product rule yourself and give its derivative as another data column."
+        )
+
+
 class _Named:
     """Arithmetic with sympy expressions, as if the object were its symbol."""
 
@@ -114,6 +131,11 @@ class Data(_Named):
 
     name: str
 
+    @property
+    def symbol(self) -> sympy.Symbol:
+        """The sympy symbol of this column."""
+        return DataSymbol(self.name, real=True)
+
 
 def coordinates(names: str | Sequence[str]) -> tuple[sympy.Symbol, ...]:
     """Coordinate symbols: `t, x = coordinates("t x")`. Always a tuple: `(x,) = coordinates("x")`."""
@@ -142,9 +164,10 @@ def D(expression: Any, *variables: Any) -> sympy.Expr:  # noqa: N802 - the name 
         variables: coordinates, each optionally followed by how often.
 
     Raises:
-        ValueError: no variable, something else than a coordinate, or a count outside 1..8.
+        ValueError: no variable, something else than a coordinate, a count outside 1..8, or a data column inside.
     """
     expression = sympy.sympify(expression)
+    refuse_data(expression)
     counts: list[tuple[sympy.Symbol, int]] = []
     if isinstance(expression, sympy.Derivative):  # D(D(u, x), t) is D(u, t, x)
         expression, inner = expression.expr, expression.variable_count

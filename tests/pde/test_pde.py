@@ -295,6 +295,9 @@ def test_sympy_helpers_refuse() -> None:
     t, x = coordinates("t, x")
     with pytest.raises(ValueError, match="field: 'u' needs its coordinates"):
         field("u")
+    for inside in (Data("f"), 2 * Data("f"), Data("f") * field("u", t, x)):
+        with pytest.raises(ValueError, match="data column 'f' has no known derivative"):
+            D(inside, x)
     with pytest.raises(ValueError, match="D takes an expression and coordinates"):
         D(field("u", t, x), 2)
     with pytest.raises(ValueError, match="need space coordinates"):
