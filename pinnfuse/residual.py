@@ -121,7 +121,7 @@ class Evaluation:
     per_equation: dict[str, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """Which path a call takes, and what it costs. `str()` is the report."""
 
@@ -148,6 +148,8 @@ class Explanation:
                 f"memory     {memory} for {self.points:,} points",
             )
         )
+
+    __repr__ = __str__  # a notebook shows the report
 
 
 class FusedResidualLoss(nn.Module):
@@ -200,7 +202,7 @@ class FusedResidualLoss(nn.Module):
 
     # -- the four public ways in ---------------------------------------------------------------------------------
 
-    @torch.compiler.disable
+    @torch._disable_dynamo  # torch.compiler.disable, without importing the compiler (and Triton) at import
     def forward(
         self,
         net: nn.Module,
@@ -222,7 +224,7 @@ class FusedResidualLoss(nn.Module):
         """
         return self._loss(net, points, point_weights, data, keep_residuals=False)[0]
 
-    @torch.compiler.disable
+    @torch._disable_dynamo  # torch.compiler.disable, without importing the compiler (and Triton) at import
     def evaluate(
         self,
         net: nn.Module,
@@ -235,7 +237,7 @@ class FusedResidualLoss(nn.Module):
         assert residuals is not None
         return Evaluation(loss, residuals, dict(zip(self.pde.equations, per_equation.unbind(0), strict=True)))
 
-    @torch.compiler.disable
+    @torch._disable_dynamo  # torch.compiler.disable, without importing the compiler (and Triton) at import
     def residuals(self, net: nn.Module, points: Tensor, data: Mapping[str, Tensor] | None = None) -> Tensor:
         """Residuals [N, equations], differentiable to the network's and the PDE's parameters."""
         net, columns, _ = self._checked(net, points, None, data, "FusedResidualLoss.residuals")
@@ -388,7 +390,7 @@ class FusedResidualLoss(nn.Module):
                 return _FusedLoss.apply(engine, task, torch.is_grad_enabled(), *tensors)
 
 
-@torch.compiler.disable
+@torch._disable_dynamo  # torch.compiler.disable, without importing the compiler (and Triton) at import
 def derivatives(
     net: nn.Module,
     points: Tensor,

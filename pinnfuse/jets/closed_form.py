@@ -34,6 +34,10 @@ class AffineJet:
     def channels(self) -> list[Tensor]:
         return [self.value, *self.rows.unsqueeze(1).unbind(0)]
 
+    def derivatives(self) -> Tensor:
+        """All channels but the value, [K - 1, 1, width]."""
+        return self.rows.unsqueeze(1)
+
     @property
     def width(self) -> int:
         return self.value.shape[-1]
@@ -47,6 +51,10 @@ class DenseJet:
 
     def channels(self) -> list[Tensor]:
         return list(self.data.unbind(0))
+
+    def derivatives(self) -> Tensor:
+        """All channels but the value, [K - 1, n, width]."""
+        return self.data[1:]
 
     @property
     def width(self) -> int:
@@ -71,17 +79,37 @@ class Gradients:
         self.operands[position] = gradient if current is None else current.add_(gradient)
 
 
+@dataclass(frozen=True)
+class _Power:
+    """The terms with q factors in one channel: `runs` are squares of neighbouring channels (start, stop, weight)."""
+
+    channel: int
+    q: int
+    runs: tuple[tuple[int, int, float], ...]
+    others: tuple[tuple[tuple[int, ...], float], ...]
+
+
 class ClosedForm:
     """Forward and adjoint of one program in one channel space, for one chunk of points at a time."""
 
     def __init__(self, program: Program, space: ChannelSpace, coefficients: Sequence[float]):
         self.program = program
-        self.space = space
-        self.coefficients = coefficients
-        self._uses = [0] * (len(program.operations) + 1)
-        for op in program.operations:
-            for value in op.inputs:
-                self._uses[value] += 1
+        self.channels = len(space)
+        self.order = space.order
+
+        def weight(term: Term) -> float:
+            return term.count * (1.0 if term.coefficient is None else coefficients[term.coefficient])
+
+        self._powers = [
+            _power(k, q, [(t.factors, weight(t)) for t in terms if len(t.factors) == q])
+            for k, terms in enumerate(space.composition)
+            for q in sorted({len(t.factors) for t in terms})
+        ]
+        self._products = [[(*t.factors, weight(t)) for t in terms] for terms in space.product]
+        self._seeds = [
+            [(coordinate, 1.0 if slot is None else coefficients[slot]) for coordinate, slot in seed]
+            for seed in space.seeds
+        ]
 
     def forward(self, points: Tensor, operands: Sequence[Tensor]) -> tuple[DenseJet, list[JetValue], dict[int, _Saved]]:
         """Jet of the output, and what the adjoint needs."""
@@ -123,10 +151,10 @@ class ClosedForm:
         return active
 
     def _input(self, points: Tensor) -> AffineJet:
-        rows = points.new_zeros(len(self.space) - 1, points.shape[1])
-        for k, seed in enumerate(self.space.seeds):
-            for coordinate, slot in seed:
-                rows[k, coordinate] = 1.0 if slot is None else self.coefficients[slot]
+        rows = points.new_zeros(self.channels - 1, points.shape[1])
+        for k, seed in enumerate(self._seeds):
+            for coordinate, coefficient in seed:
+                rows[k, coordinate] = coefficient
         return AffineJet(points, rows)
 
     # -- forward -------------------------------------------------------------------------------------------------
@@ -159,50 +187,29 @@ class ClosedForm:
 
     def _unary_forward(self, op: Unary, x: JetValue) -> tuple[DenseJet, _Saved]:
         z = x.channels()
-        s = unary(op.name, op.exponent)(z[0], self.space.order + 1 if len(self.space) > 1 else 1)
-        out = z[0].new_empty(len(self.space), *z[0].shape)
+        s = unary(op.name, op.exponent)(z[0], self.order + 1)
+        out = z[0].new_empty(self.channels, *z[0].shape)
         out[0] = _present(s[0])
-        if isinstance(x, DenseJet):
-            torch.mul(x.data[1:], _present(s[1]), out=out[1:])
-        else:
-            torch.mul(x.rows.unsqueeze(1), _present(s[1]), out=out[1:])
-        products: dict[tuple[int, int], Tensor] = {}
-        for k, terms in enumerate(self.space.composition):
-            for q in sorted({len(t.factors) for t in terms}):
-                p = self._sum_of_products(x, z, [t for t in terms if len(t.factors) == q])
-                products[k, q] = p
-                if s[q] is not None:
-                    out[k].addcmul_(_present(s[q]), p)
+        if self.channels > 1:
+            torch.mul(x.derivatives(), _present(s[1]), out=out[1:])
+        products: list[Tensor] = []
+        for power in self._powers:
+            p = _sum_of_products(power, x, z)
+            products.append(p)
+            derivative = s[power.q]
+            if derivative is not None:
+                out[power.channel].addcmul_(derivative, p)
         return DenseJet(out), _Saved(s, products)
-
-    def _sum_of_products(self, x: JetValue, z: list[Tensor], terms: list[Term]) -> Tensor:
-        total: Tensor | None = None
-        for start, stop, weight in self._square_runs(terms):
-            block = x.data[start:stop] if isinstance(x, DenseJet) else x.rows[start - 1 : stop - 1].unsqueeze(1)
-            part = block.square().sum(0) if stop - start > 1 else block[0].square()
-            if weight != 1.0:
-                part *= weight
-            total = part if total is None else total.add_(part)
-        for term in terms:
-            if self._is_square(term):
-                continue
-            part = z[term.factors[0]]
-            for j in term.factors[1:]:
-                part = part * z[j]
-            weight = self._weight(term)
-            total = part * weight if total is None else total.add_(part, alpha=weight)
-        assert total is not None
-        return total
 
     def _multiply_forward(self, x: JetValue, y: JetValue) -> DenseJet:
         a, b = x.channels(), y.channels()
         value = a[0] * b[0]
-        out = value.new_empty(len(self.space), *value.shape)
+        out = value.new_empty(self.channels, *value.shape)
         out[0] = value
-        for k in range(1, len(self.space)):
+        for k in range(1, self.channels):
             torch.addcmul(a[0] * b[k], a[k], b[0], out=out[k])
-            for t in self.space.product[k]:
-                out[k].addcmul_(a[t.factors[0]], b[t.factors[1]], value=self._weight(t))
+            for i, j, weight in self._products[k]:
+                out[k].addcmul_(a[i], b[j], value=weight)
         return DenseJet(out)
 
     # -- adjoint -------------------------------------------------------------------------------------------------
@@ -263,29 +270,27 @@ class ClosedForm:
         s, z = saved.derivatives, x.channels()
         out = grad * _present(s[1])
         value = out[0]
-        if len(self.space) > 1 and s[2] is not None:
+        if self.channels > 1 and s[2] is not None:
             inner = grad[1] * z[1]
             for g, c in zip(grad[2:].unbind(0), z[2:], strict=True):
                 inner.addcmul_(g, c)
             value.addcmul_(s[2], inner)
-        for (k, q), product in saved.products.items():
-            if s[q + 1] is not None:
-                value.addcmul_(grad[k] * _present(s[q + 1]), product)
-            if s[q] is None:
+        for power, product in zip(self._powers, saved.products, strict=True):
+            g, derivative, raised = grad[power.channel], s[power.q], s[power.q + 1]
+            if raised is not None:
+                value.addcmul_(g * raised, product)
+            if derivative is None:
                 continue
-            scaled = grad[k] * _present(s[q])
-            terms = [t for t in self.space.composition[k] if len(t.factors) == q]
-            for start, stop, weight in self._square_runs(terms):
-                block = x.data[start:stop] if isinstance(x, DenseJet) else x.rows[start - 1 : stop - 1].unsqueeze(1)
-                out[start:stop].addcmul_(block.expand(stop - start, *scaled.shape), scaled, value=2 * weight)
-            for t in terms:
-                if not self._is_square(t):
-                    for position, j in enumerate(t.factors):
-                        others = scaled
-                        for other, m in enumerate(t.factors):
-                            if other != position:
-                                others = others * z[m]
-                        out[j].add_(others, alpha=self._weight(t))
+            scaled = g * derivative
+            for start, stop, weight in power.runs:
+                out[start:stop].addcmul_(_block(x, start, stop), scaled, value=2 * weight)
+            for factors, weight in power.others:
+                for position, j in enumerate(factors):
+                    others = scaled
+                    for other, m in enumerate(factors):
+                        if other != position:
+                            others = others * z[m]
+                    out[j].add_(others, alpha=weight)
         return out
 
     def _multiply_adjoint(
@@ -297,36 +302,12 @@ class ClosedForm:
                 continue
             b = x[other].channels()
             out = grad * b[0]
-            for k in range(1, len(self.space)):
-                out[0].addcmul_(grad[k], b[k].expand_as(grad[k]))
-                for t in self.space.product[k]:
-                    out[t.factors[mine]].addcmul_(
-                        grad[k], b[t.factors[other]].expand_as(grad[k]), value=self._weight(t)
-                    )
+            for k in range(1, self.channels):
+                out[0].addcmul_(grad[k], b[k])
+                for *factors, weight in self._products[k]:
+                    out[factors[mine]].addcmul_(grad[k], b[factors[other]], value=weight)
             results.append((op.inputs[mine], _fit_width(out, x[mine].width)))
         return results
-
-    # -- terms ---------------------------------------------------------------------------------------------------
-
-    def _weight(self, term: Term) -> float:
-        return term.count * (1.0 if term.coefficient is None else self.coefficients[term.coefficient])
-
-    @staticmethod
-    def _is_square(term: Term) -> bool:
-        return len(term.factors) == 2 and term.factors[0] == term.factors[1]
-
-    def _square_runs(self, terms: list[Term]) -> list[tuple[int, int, float]]:
-        """Squares of neighbouring channels with one weight, as (start, stop, weight): a Laplacian is one run."""
-        runs: list[tuple[int, int, float]] = []
-        for term in terms:
-            if not self._is_square(term):
-                continue
-            k, weight = term.factors[0], self._weight(term)
-            if runs and runs[-1][1] == k and runs[-1][2] == weight:
-                runs[-1] = (runs[-1][0], k + 1, weight)
-            else:
-                runs.append((k, k + 1, weight))
-        return runs
 
 
 @dataclass
@@ -334,7 +315,44 @@ class _Saved:
     """Derivatives of the activation at z_0, and the sums of products P_kq."""
 
     derivatives: Derivatives
-    products: dict[tuple[int, int], Tensor]
+    products: list[Tensor]
+
+
+def _power(channel: int, q: int, terms: list[tuple[tuple[int, ...], float]]) -> _Power:
+    """Sort terms into runs of squares (a Laplacian is one run, whatever its dimension) and others."""
+    runs: list[tuple[int, int, float]] = []
+    others = []
+    for factors, weight in terms:
+        if q == 2 and factors[0] == factors[1]:
+            if runs and runs[-1][1] == factors[0] and runs[-1][2] == weight:
+                runs[-1] = (runs[-1][0], factors[0] + 1, weight)
+            else:
+                runs.append((factors[0], factors[0] + 1, weight))
+        else:
+            others.append((factors, weight))
+    return _Power(channel, q, tuple(runs), tuple(others))
+
+
+def _block(x: JetValue, start: int, stop: int) -> Tensor:
+    """Channels start to stop (start >= 1) as [channels, n or 1, width]."""
+    return x.derivatives()[start - 1 : stop - 1]
+
+
+def _sum_of_products(power: _Power, x: JetValue, z: list[Tensor]) -> Tensor:
+    total: Tensor | None = None
+    for start, stop, weight in power.runs:
+        block = _block(x, start, stop)
+        part = block[0] * block[0] if stop - start == 1 else block.square().sum(0)
+        if weight != 1.0:
+            part *= weight
+        total = part if total is None else total.add_(part)
+    for factors, weight in power.others:
+        part = z[factors[0]]
+        for j in factors[1:]:
+            part = part * z[j]
+        total = part * weight if total is None else total.add_(part, alpha=weight)
+    assert total is not None
+    return total
 
 
 def _present(derivative: Tensor | None) -> Tensor:
