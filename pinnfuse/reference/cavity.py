@@ -54,9 +54,11 @@ def solve(reynolds: float, n: int) -> Array:
         RuntimeError: Newton's method did not converge.
     """
     path = [re for re in (100.0, 400.0, 1000.0, 1700.0, 2500.0, 3500.0) if re < 0.8 * reynolds]
-    c, before = np.zeros((COARSE, COARSE)), 0.0
+    few = min(n, COARSE)
+    c: Array = np.zeros((few, few))
+    before = 0.0
     for re in [*path, reynolds]:
-        c, before = newton(re, min(n, COARSE), c, before, 1e-3), re
+        c, before = newton(re, few, c, before, 1e-3), re
     return newton(reynolds, n, c, before, 1e-11)
 
 
