@@ -1,0 +1,77 @@
+"""Fused kernels for residuals of coordinate networks: jets through dense layers, loss and all gradients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+import triton
+from torch import Tensor
+
+from pinnfuse.jets.plan import JetPlan, Output
+from pinnfuse.jets.program import Program
+from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.jets.trace import Recognised
+from pinnfuse.kernels.jets.channels import ACTIVATIONS
+from pinnfuse.kernels.jets.network import dense_stack
+from pinnfuse.kernels.jets.pointwise import NotGenerated
+from pinnfuse.kernels.jets.runner import TritonEngine, module
+from pinnfuse.kernels.jets.source import Spec
+
+MAX_CHANNELS = 24
+MAX_ORDER = 4
+
+
+def obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None) -> str:
+    """Why the fused kernels cannot run here, "" if they can."""
+    if points.device.type != "cuda" and not _interpreting():
+        return f"the points are on {points.device.type}; Triton kernels need a CUDA card"
+    if points.device.type == "cuda" and torch.cuda.get_device_capability(points.device) < (8, 0):
+        return "the card's compute capability is below 8.0"
+    if points.shape[0] == 0:
+        return "there are no points"
+    if recognised is None:
+        return "the network has no closed form"
+    try:
+        stack = dense_stack(recognised.program)
+        for name in stack.activations:
+            if name not in ACTIVATIONS:
+                raise NotGenerated(f"the activation {name} has no Triton code")
+        if plan is not None:
+            if len(plan.space) > MAX_CHANNELS or plan.space.order > MAX_ORDER:
+                raise NotGenerated(
+                    f"{len(plan.space)} channels of order {plan.space.order}; "
+                    f"at most {MAX_CHANNELS} of order {MAX_ORDER} fit"
+                )
+            names = tuple(dict.fromkeys(stack.activations))
+            module(Spec(plan.space, names, plan.outputs, stack.widths[-1], plan))
+    except NotGenerated as reason:
+        return str(reason)
+    return ""
+
+
+def _interpreting() -> bool:
+    """Kernels run on the CPU only where a test asks for it: `auto` must not pick an interpreter."""
+    return triton.knobs.runtime.interpret and os.environ.get("PINNFUSE_INTERPRET") == "1"
+
+
+def engine(
+    program: Program,
+    operands: list[Tensor],
+    space: ChannelSpace,
+    outputs: Sequence[Output],
+    coefficients: Sequence[float],
+    plan: JetPlan | None,
+    precision: str,
+) -> TritonEngine:
+    """The engine of one call. Raises ValueError for a space beyond the limits that `obstacle` knows."""
+    if len(space) > MAX_CHANNELS or space.order > MAX_ORDER:
+        raise ValueError(
+            f"backend 'triton': {len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order "
+            f"{MAX_ORDER} fit. Ask for fewer derivatives at once, or use backend='torch'."
+        )
+    return TritonEngine(program, operands, space, outputs, coefficients, plan, precision)
+
+
+__all__ = ["TritonEngine", "engine", "obstacle"]

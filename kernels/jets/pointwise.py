@@ -1,0 +1,120 @@
+"""Residuals and their derivatives as lines of Triton code, from the sympy expressions of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from pinnfuse.jets.plan import JetPlan
+
+
+class NotGenerated(Exception):
+    """No kernel can be generated for this; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """Code of one plan. Names: outputs `o0`.., coordinates `x0`.., constants `c0`.., trained `p0`.., data `f0`..
+
+    Attributes:
+        residuals: lines that end with `r0`..`rE` known.
+        seeds: lines from `q0`..`qE` (derivatives of the loss by residual) to `v0`.. (by output) and `t0`.. (by trained
+        parameter).
+    """
+
+    residuals: tuple[str, ...]
+    seeds: tuple[str, ...]
+    equations: int
+    constants: int
+    trained: int
+    data: int
+
+
+def pointwise(plan: JetPlan) -> Pointwise:
+    """Residuals, and the reverse sweep through them, with common subexpressions shared."""
+    pde = plan.pde
+    names: dict[sympy.Symbol, str] = {s: f"o{i}" for i, s in enumerate(plan.output_symbols)}
+    names |= {pde.coordinate_symbols[n]: f"x{i}" for i, n in enumerate(pde.coordinates)}
+    names |= {pde.parameter_symbols[n]: f"c{i}" for i, n in enumerate(plan.constants)}
+    names |= {pde.parameter_symbols[n]: f"p{i}" for i, n in enumerate(plan.trained)}
+    names |= {pde.data_symbols[n]: f"f{i}" for i, n in enumerate(pde.data)}
+    targets = [*plan.output_symbols, *(pde.parameter_symbols[n] for n in plan.trained)]
+    upstream = [sympy.Dummy(f"q{e}", real=True) for e in range(len(plan.residuals))]
+    names |= {q: f"q{e}" for e, q in enumerate(upstream)}
+    results = [
+        sympy.Add(*(q * sympy.diff(r, s) for q, r in zip(upstream, plan.residuals, strict=True))) for s in targets
+    ]
+    forward = _shared(plan.residuals, names, "e", [f"r{i}" for i in range(len(plan.residuals))])
+    outputs = [f"v{i}" for i in range(len(plan.outputs))] + [f"t{i}" for i in range(len(plan.trained))]
+    backward = _shared(results, names, "d", outputs)
+    return Pointwise(forward, backward, len(plan.residuals), len(plan.constants), len(plan.trained), len(plan.pde.data))
+
+
+def _shared(
+    expressions: Sequence[sympy.Expr], names: dict[sympy.Symbol, str], prefix: str, results: Sequence[str]
+) -> tuple[str, ...]:
+    temporaries = (sympy.Symbol(f"{prefix}{i}", real=True) for i in range(10**6))
+    shared, reduced = sympy.cse(list(expressions), symbols=temporaries, order="canonical")
+    names = names | {s: s.name for s, _ in shared}
+    lines = [f"{s.name} = {triton_code(e, names)}" for s, e in shared]
+    return (*lines, *(f"{name} = {triton_code(e, names)}" for name, e in zip(results, reduced, strict=True)))
+
+
+_CALLS = {
+    sympy.sin: "tl.sin({0})",
+    sympy.cos: "tl.cos({0})",
+    sympy.tan: "(tl.sin({0}) / tl.cos({0}))",
+    sympy.cot: "(tl.cos({0}) / tl.sin({0}))",
+    sympy.exp: "tl.exp({0})",
+    sympy.log: "tl.log({0})",
+    sympy.tanh: "tanh({0})",
+    sympy.sinh: "(0.5 * (tl.exp({0}) - tl.exp(-({0}))))",
+    sympy.cosh: "(0.5 * (tl.exp({0}) + tl.exp(-({0}))))",
+    sympy.sech: "(2.0 / (tl.exp({0}) + tl.exp(-({0}))))",
+    sympy.erf: "tl.erf({0})",
+    sympy.erfc: "(1.0 - tl.erf({0}))",
+    sympy.Abs: "tl.abs({0})",
+    sympy.sign: "(tl.where({0} > 0, 1.0, 0.0) - tl.where({0} < 0, 1.0, 0.0))",
+}
+
+
+def triton_code(e: sympy.Expr, names: dict[sympy.Symbol, str]) -> str:
+    """One expression, fully parenthesised where precedence matters."""
+    if isinstance(e, sympy.Symbol):
+        return names[e]
+    if e.is_number and not e.atoms(sympy.Symbol):
+        value = float(e)
+        return repr(value) if value >= 0 else f"({value!r})"
+    arguments = [triton_code(a, names) for a in e.args]
+    if isinstance(e, sympy.Add):
+        return "(" + " + ".join(arguments) + ")"
+    if isinstance(e, sympy.Mul):
+        return "(" + " * ".join(arguments) + ")"
+    if isinstance(e, sympy.Pow):
+        return _power(arguments[0], e.exp)
+    if isinstance(e, sympy.Heaviside):
+        return f"tl.where({arguments[0]} > 0, 1.0, tl.where({arguments[0]} < 0, 0.0, {arguments[1]}))"
+    if isinstance(e, sympy.Min | sympy.Max):
+        call = "tl.minimum" if isinstance(e, sympy.Min) else "tl.maximum"
+        code = arguments[0]
+        for other in arguments[1:]:
+            code = f"{call}({code}, {other})"
+        return code
+    if e.func in _CALLS:
+        return _CALLS[e.func].format(*arguments)
+    raise NotGenerated(f"the equations contain {e.func.__name__}, which has no Triton code")
+
+
+def _power(base: str, exponent: sympy.Expr) -> str:
+    if exponent.is_Integer and abs(int(exponent)) <= 16:
+        product = "(" + " * ".join([base] * abs(int(exponent))) + ")"
+        return product if exponent > 0 else f"(1.0 / {product})"
+    if exponent == sympy.Rational(1, 2):
+        return f"tl.sqrt({base})"
+    if exponent == sympy.Rational(-1, 2):
+        return f"(1.0 / tl.sqrt({base}))"
+    if exponent.is_number:
+        return f"tl.exp({float(exponent)!r} * tl.log({base}))"
+    raise NotGenerated(f"the equations contain a power with the variable exponent {exponent}")

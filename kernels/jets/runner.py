@@ -1,0 +1,274 @@
+"""Run the generated kernels: buffers, launches, and the gradients cut out of them.
+
+Points go through in chunks whose jets fit a fixed amount of memory, so memory does not grow with their number. Every
+sum over points is made of one number per tile, written by the one program that owns it, and added up in a fixed order:
+the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+
+import torch
+import triton
+from torch import Tensor
+
+from pinnfuse.jets.engine import JetEngine, LossResult, LossTask
+from pinnfuse.jets.plan import JetPlan, Output
+from pinnfuse.jets.program import Program
+from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.kernels.jets import cache, config
+from pinnfuse.kernels.jets.channels import POLYNOMIAL
+from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
+from pinnfuse.kernels.jets.primitives import split_weights_kernel, sum_rows_kernel, weight_gradient_kernel
+from pinnfuse.kernels.jets.source import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS, Spec, generate
+
+SCRATCH_BYTES = 2 * 2**30
+"""Most memory for the jets of a chunk of points."""
+
+
+@lru_cache(maxsize=128)
+def module(spec: Spec) -> ModuleType:
+    """The generated module of a spec."""
+    return cache.load(generate(spec), "jets")
+
+
+@lru_cache(maxsize=64)
+def _constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(values or (0.0,), dtype=dtype, device=device)
+
+
+@dataclass
+class _Buffers:
+    """Jets a and adjoints z of every hidden layer for one chunk, scales, saved z of the activations, partial sums."""
+
+    a: Tensor
+    z: Tensor
+    a_scale: Tensor
+    z_scale: Tensor
+    saved: Tensor
+    sums: Tensor
+    weights: Tensor
+
+
+class TritonEngine(JetEngine):
+    """A dense stack in one channel space. `chunk` is the number of points that go through together."""
+
+    def __init__(
+        self,
+        program: Program,
+        operands: list[Tensor],
+        space: ChannelSpace,
+        outputs: Sequence[Output],
+        coefficients: Sequence[float],
+        plan: JetPlan | None,
+        precision: str,
+        launch: config.Launch | None = None,
+    ):
+        self.operands = operands
+        self.space, self.outputs_read, self.plan = space, tuple(outputs), plan
+        self.coefficients = tuple(coefficients)
+        self.stack: Stack = dense_stack(program)
+        names = tuple(dict.fromkeys(self.stack.activations))
+        self.spec = Spec(space, names, self.outputs_read, self.stack.widths[-1], plan)
+        self.module = module(self.spec)
+        self.parts = config.PARTS[precision]
+        widest = max(self.stack.widths[1:-1])
+        self.config = launch or config.launch(widest, len(space), precision)
+        self.width = config.padded_width(widest, self.config.block)
+        self.saves = any(name not in POLYNOMIAL for name in names)
+        self.network: Operands = gather(self.stack, operands, self.width)
+        item = self.network.first.element_size()
+        layers = self.stack.hidden + 1
+        per_point = layers * len(space) * self.width * ((2 * 2 * self.parts or 2 * item) + self.saves * item)
+        rows = self.config.rows
+        self.chunk = max(rows, SCRATCH_BYTES // per_point // rows * rows)
+
+    # -- the interface -------------------------------------------------------------------------------------------
+
+    def loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
+        plan, points = task.plan, task.points.contiguous()
+        count, equations, trained = points.shape[0], len(plan.residuals), len(task.trained)
+        gradient = any(wanted) or trained_wanted
+        constants = (*self.coefficients, *(task.constants[name] for name in plan.constants))
+        data = torch.stack([task.data[name] for name in plan.pde.data]) if plan.pde.data else points
+        values = torch.stack([task.trained[name] for name in plan.trained]) if trained else points
+        residuals = points.new_empty(count, equations) if task.keep_residuals else points
+        weights = points if task.point_weights is None else task.point_weights.expand(count, equations).contiguous()
+        sums, hidden = self._run(
+            points,
+            LOSS_AND_GRADIENT if gradient else LOSS,
+            constants,
+            (values, data, task.equation_weights, weights, points, residuals),
+            task.point_weights is not None,
+            task.keep_residuals,
+            wanted,
+        )
+        start = self.stack.widths[-1] * self.width
+        per_equation = sums[start : start + equations] / count
+        total = (per_equation * task.equation_weights).sum()
+        parameters = (
+            sums[start + equations : start + equations + trained].unbind(0) if trained_wanted else [None] * trained
+        )
+        operand_gradients = self._gradients(sums, hidden, wanted, equations + trained)
+        kept = residuals if task.keep_residuals else None
+        return LossResult(total, per_equation, kept, operand_gradients, list(parameters))
+
+    def outputs(self, points: Tensor) -> Tensor:
+        points = points.contiguous()
+        result = points.new_empty(len(self.outputs_read), points.shape[0])
+        self._run(
+            points, OUTPUTS, self._all_constants(), (points, points, points, points, points, result), False, False, ()
+        )
+        return result
+
+    def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+        points = points.contiguous()
+        given = (points, points, points, points, gradient.contiguous(), points)
+        sums, hidden = self._run(points, ADJOINT, self._all_constants(), given, False, False, wanted)
+        extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
+        return self._gradients(sums, hidden, wanted, extra)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _all_constants(self) -> tuple[float, ...]:
+        return self.coefficients
+
+    def _gradients(self, sums: Tensor, hidden: Tensor, wanted: Sequence[bool], extra: int) -> list[Tensor | None]:
+        """Cut the operands' gradients out of the sums; `extra` numbers stand between output weights and biases."""
+        result: list[Tensor | None] = [None] * len(self.operands)
+        stack, width, m, d = self.stack, self.width, self.stack.widths[-1], self.stack.widths[0]
+        start = m * width + extra
+        rows = sums[start + m :]
+        biases = rows[: (stack.hidden + 1) * width].view(stack.hidden + 1, width).flip(0)
+
+        def add(position: int, value: Tensor) -> None:
+            if wanted[position]:
+                current = result[position]
+                result[position] = value if current is None else current + value
+
+        for i, layer in enumerate(stack.layers):
+            outs, ins = stack.widths[i + 1], stack.widths[i]
+            if wanted[layer.operands[0]]:
+                if i == 0:
+                    value = rows[(stack.hidden + 1) * width :].view(d, width)[:, :outs].t()
+                elif i == len(stack.layers) - 1:
+                    value = sums[: m * width].view(m, width)[:, :ins]
+                else:
+                    value = hidden[i - 1, :outs, :ins]
+                add(layer.operands[0], value)
+            if len(layer.operands) > 1:
+                last = i == len(stack.layers) - 1
+                add(layer.operands[1], sums[start : start + m] if last else biases[i, :outs])
+        return result
+
+    def _buffers(self, count: int, like: Tensor, split: int) -> _Buffers:
+        layers, channels, rows = self.stack.hidden + 1, len(self.space), self.config.rows
+        tiles = -(-min(count, self.chunk) // rows)
+        half = torch.float16 if self.parts else like.dtype
+        size = max(self.parts, 1) * channels * tiles * rows * self.width
+        scales = (layers, channels * tiles * (self.width // self.config.block))
+        extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
+        m, d = self.stack.widths[-1], self.stack.widths[0]
+        columns = m * self.width + extra + m + (layers + d) * self.width
+        return _Buffers(
+            torch.empty(layers, size, dtype=half, device=like.device),
+            torch.empty(layers, size, dtype=half, device=like.device),
+            like.new_empty(scales),
+            like.new_empty(scales),
+            like.new_empty(layers, channels * tiles * rows * self.width if self.saves else 1),
+            like.new_empty(tiles, columns),
+            like.new_empty(split, self.stack.hidden, self.width, self.width),
+        )
+
+    def _run(
+        self,
+        points: Tensor,
+        mode: int,
+        constants: tuple[float, ...],
+        given: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor],
+        weighted: bool,
+        keep: bool,
+        wanted: Sequence[bool],
+    ) -> tuple[Tensor, Tensor]:
+        """All launches of one call: sums [columns] and hidden weight gradients [L, H, H]."""
+        c, net, stack, kernels = self.config, self.network, self.stack, self.module
+        depth, width, block = stack.hidden, self.width, c.block
+        values, data, equation_weights, point_weights, adjoint, result = given
+        backward = mode in (LOSS_AND_GRADIENT, ADJOINT)
+        need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.layers[1:-1])
+        blocks = (width // c.gradient_block) ** 2 * max(depth, 1)
+        split = max(1, _programs(points.device) * 2 // blocks) if need_weights else 1
+        buffers = self._buffers(points.shape[0], points, split)
+        split = min(split, buffers.sums.shape[0])
+        coefficients = _constants(constants, points.dtype, points.device)
+        halves = torch.empty(max(self.parts, 1), *net.hidden.shape, dtype=buffers.a.dtype, device=points.device)
+        scales = points.new_empty(depth, (width // block) ** 2)
+        hidden_weights: Tensor = net.hidden if self.parts == 0 else halves[0]
+        layer_stride = net.hidden.numel()
+        common = {"H": width, "BLOCK": block, "PARTS": self.parts}
+        if depth and self.parts:
+            split_weights_kernel[(depth * (width // block) ** 2,)](net.hidden, halves, scales, layer_stride, **common)
+        common |= {"ROWS": c.rows, "ONCE": c.once and not triton.knobs.runtime.interpret}
+        act = [self.spec.activations.index(name) for name in stack.activations]
+        count, nb = points.shape[0], width // block
+        base = buffers.sums.shape[1] - (depth + 1 + stack.widths[0]) * width
+        a, z, sa, sz, saved = buffers.a, buffers.z, buffers.a_scale, buffers.z_scale, buffers.saved
+        forward = {"num_warps": c.forward[0], "num_stages": c.forward[1], "SAVE": backward, "STEP": c.step, **common}
+        for start in range(0, count, self.chunk):
+            tiles = -(-min(self.chunk, count - start) // c.rows)
+            again = int(start > 0)
+            kernels.input_kernel[(tiles * nb,)](
+                points, net.first, net.first_bias, coefficients, a[0], sa[0], saved[0], count, start, tiles,
+                ACTIVATION=act[0], SAVE=backward, num_warps=c.output, **common,
+            )  # fmt: skip
+            for i in range(depth):
+                kernels.forward_kernel[(tiles * nb,)](
+                    a[i], sa[i], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients,
+                    a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride, ACTIVATION=act[i + 1], **forward,
+                )  # fmt: skip
+            kernels.output_kernel[(tiles,)](
+                points, a[depth], sa[depth], saved[depth], z[depth], sz[depth], net.last, net.last_bias, coefficients,
+                values, data, equation_weights, point_weights, adjoint, result, buffers.sums,
+                count, start, tiles, again, buffers.sums.shape[1],
+                MODE=mode, WEIGHTED=weighted, KEEP=keep, FIRST=depth == 0, ACTIVATION=act[depth],
+                num_warps=c.output, **common,
+            )  # fmt: skip
+            if not backward:
+                continue
+            for i in reversed(range(depth)):
+                kernels.backward_kernel[(tiles * nb,)](
+                    points, z[i + 1], sz[i + 1], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients,
+                    a[i], sa[i], saved[i], z[i], sz[i], buffers.sums[:, base + (depth - i) * width :],
+                    count, start, tiles, again, buffers.sums.shape[1], layer_stride,
+                    STEP=c.step, FIRST=i == 0, ACTIVATION=act[i],
+                    num_warps=c.backward[0], num_stages=c.backward[1], **common,
+                )  # fmt: skip
+            if need_weights:
+                weight_gradient_kernel[(split * blocks,)](
+                    a, sa, z[1:], sz[1:], buffers.weights, tiles, depth, again, a.stride(0), sa.stride(0),
+                    H=width, ROWS=c.rows, BLOCK=block, BO=c.gradient_block, BI=c.gradient_block, SPLIT=split,
+                    CHANNELS=len(self.space), PARTS=self.parts, num_warps=c.gradient[0], num_stages=c.gradient[1],
+                )  # fmt: skip
+        if mode == OUTPUTS:
+            return points, points
+        used = -(-min(count, self.chunk) // c.rows)
+        sums = _sum_rows(buffers.sums[:used])
+        hidden = _sum_rows(buffers.weights[:split].flatten(1)).view_as(net.hidden) if need_weights else points
+        return sums, hidden
+
+
+def _sum_rows(x: Tensor) -> Tensor:
+    rows, columns = x.shape
+    out = x.new_empty(columns)
+    sum_rows_kernel[(triton.cdiv(columns, 32),)](x, out, rows, columns, COLUMNS=32, ROWS=64, num_warps=4)
+    return out
+
+
+@lru_cache(maxsize=16)
+def _programs(device: torch.device) -> int:
+    """Multiprocessors of a card; a small number for the interpreter."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

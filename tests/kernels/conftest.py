@@ -1,0 +1,23 @@
+"""Without a card the kernels run in Triton's interpreter, which must be chosen before Triton is imported."""
+
+import os
+
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let CPU tensors through, and keep generated sources out of the user's cache."""
+    monkeypatch.setenv("PINNFUSE_INTERPRET", "1")
+    monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path_factory.getbasetemp() / "sources"))
+
+
+@pytest.fixture
+def where() -> torch.device:
+    """The card if there is one, else the interpreter's CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

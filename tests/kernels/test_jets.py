@@ -1,0 +1,200 @@
+"""The fused jet kernels against float64 nested autograd."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import pinnfuse
+from pinnfuse import PDE
+from pinnfuse.errors import BackendUnavailable
+
+from .cases import PDES, errors, mlp, relative  # noqa: TID251 - this folder, not the library's
+
+ACTIVATIONS = [nn.Tanh, nn.SiLU, nn.GELU, nn.Softplus, nn.Sigmoid]
+
+
+def points_for(pde: PDE, n: int, where: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return (torch.rand(n, len(pde.coordinates), dtype=torch.float64) * 2 - 0.5).to(where, dtype)
+
+
+def allowed(pde: PDE, net: nn.Module, points: torch.Tensor) -> dict[str, float]:
+    """3e-6, or ten times what float32 nested autograd loses where that is more: tensor cores round differently."""
+    eager = errors(pde, net, points, "autograd")
+    return {key: max(3e-6, 10 * e) for key, e in eager.items()}
+
+
+@pytest.mark.parametrize("name", PDES)
+def test_as_accurate_as_float32(name, where):
+    pde = PDES[name]
+    net = mlp(len(pde.coordinates), [20, 20], len(pde.fields), nn.Tanh)
+    points = points_for(pde, 70, where)
+    limit = allowed(pde, net, points)
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: a.__name__)
+def test_activations(activation, where):
+    pde = PDES["biharmonic"]  # fourth order: the adjoint needs five derivatives of the activation
+    net = mlp(2, [12, 17], 1, activation)
+    points = points_for(pde, 33, where)
+    limit = allowed(pde, net, points)
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
+@pytest.mark.parametrize("name", ["navier_stokes", "kdv"])
+def test_float64(name, where):
+    pde = PDES[name]
+    net = mlp(len(pde.coordinates), [20, 20], len(pde.fields), nn.Tanh).double()
+    points = points_for(pde, 40, where, torch.float64)
+    # a few hundred operations of relative error 1e-16 each
+    assert max(errors(pde, net, points, "triton").values()) < 1e-13
+
+
+def test_tf32_class(where):
+    pde = PDES["navier_stokes"]
+    net = mlp(3, [32, 32, 32], 3, nn.Tanh)
+    points = points_for(pde, 128, where)
+    found = errors(pde, net, points, "triton", precision="tf32")
+    assert 1e-6 < found["loss"] < 1e-2  # 11 bits in the products, and really not more
+    assert max(found.values()) < 2e-2
+
+
+@pytest.mark.parametrize("widths", [[1], [7], [64], [65], [5, 33, 5], [96, 96]], ids=str)
+def test_widths_and_depths(widths, where):
+    pde = PDES["burgers"]
+    net = mlp(2, widths, 1, nn.Tanh)
+    points = points_for(pde, 65, where)
+    limit = allowed(pde, net, points)
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 129])
+def test_ragged_tiles(n, where):
+    pde = PDES["value"]
+    net = mlp(2, [16], 1, nn.Tanh)
+    points = points_for(pde, n, where)
+    limit = allowed(pde, net, points)
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
+def test_chunks_of_points_change_nothing_but_rounding(where, monkeypatch):
+    pde = PDES["kdv"]
+    net = mlp(2, [16, 16], 1, nn.Tanh)
+    points = points_for(pde, 200, where)
+    limit = allowed(pde, net, points)
+    monkeypatch.setattr("pinnfuse.kernels.jets.runner.SCRATCH_BYTES", 1)  # one tile at a time
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e4, 1e12])
+def test_extreme_weights_give_no_nan(scale, where):
+    pde = PDES["burgers"]
+    net = mlp(2, [16, 16], 1, nn.Tanh).to(where)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_(scale)
+    points = points_for(pde, 40, where)
+    for backend in ("autograd", "triton"):
+        model = copy.deepcopy(net)
+        pinnfuse.FusedResidualLoss(pde, backend=backend)(model, points).backward()
+        finite = [bool(torch.isfinite(p.grad).all()) for p in model.parameters()]
+        assert all(finite), backend
+
+
+def test_nan_in_nan_out(where):
+    pde = PDES["burgers"]
+    net = mlp(2, [16], 1, nn.Tanh).to(where)
+    points = points_for(pde, 40, where)
+    points[3, 1] = float("nan")
+    assert torch.isnan(pinnfuse.FusedResidualLoss(pde, backend="triton")(net, points))
+
+
+def test_same_bits_every_time(where):
+    pde = PDES["navier_stokes"]
+    net = mlp(3, [24, 24], 3, nn.Tanh).to(where)
+    points = points_for(pde, 150, where)
+    runs = []
+    for _ in range(2):
+        net.zero_grad()
+        pinnfuse.FusedResidualLoss(pde, backend="triton")(net, points).backward()
+        runs.append([p.grad.clone() for p in net.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+
+
+def test_frozen_tied_and_strided_parameters(where):
+    pde = PDES["burgers"]
+    shared = nn.Linear(12, 12)
+    net = nn.Sequential(nn.Linear(2, 12), nn.Tanh(), shared, nn.Tanh(), shared, nn.Tanh(), nn.Linear(12, 1)).to(where)
+    net[0].weight.requires_grad_(False)
+    net[6].weight = nn.Parameter(torch.randn(12, 1, device=where).t())
+    points = points_for(pde, 30, where)
+    wide = torch.cat([points, points], dim=1)[:, 1:3]  # strided view
+    truth = copy.deepcopy(net).double()
+    pinnfuse.FusedResidualLoss(pde, backend="autograd").to(where).double()(truth, wide.double()).backward()
+    pinnfuse.FusedResidualLoss(pde, backend="triton").to(where)(net, wide).backward()
+    assert net[0].weight.grad is None
+    for p, q in zip(net.parameters(), truth.parameters(), strict=True):
+        if q.grad is not None:
+            assert relative(p.grad, q.grad) < 3e-6
+
+
+def test_derivatives_by_name(where):
+    net = mlp(2, [16, 16], 2, nn.Tanh).to(where)
+    points = points_for(PDES["burgers"], 50, where)
+    names = ["u", "v_x", "u_xxt", "v_xxxx"]
+    kwargs = {"fields": "u v", "coordinates": "t x"}
+    ours = pinnfuse.derivatives(net, points, names, backend="triton", **kwargs)
+    truth = pinnfuse.derivatives(copy.deepcopy(net).double(), points.double(), names, backend="autograd", **kwargs)
+    for name in names:
+        assert relative(ours[name], truth[name]) < 3e-6, name
+
+
+def test_no_second_derivative(where):
+    net = mlp(2, [8], 1, nn.Tanh).to(where)
+    loss = pinnfuse.FusedResidualLoss(PDES["burgers"], backend="triton")(net, points_for(PDES["burgers"], 8, where))
+    with pytest.raises(RuntimeError, match="create_graph"):
+        torch.autograd.grad(loss, list(net.parameters()), create_graph=True)
+
+
+def test_what_cannot_run_says_why(where):
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 8), nn.Linear(8, 1)
+
+        def forward(self, x):
+            h = torch.tanh(self.a(x))
+            return self.b(h * h)
+
+    with pytest.raises(BackendUnavailable, match="plain stack"):
+        pinnfuse.FusedResidualLoss(PDES["burgers"], backend="triton")(Odd().to(where), torch.rand(4, 2, device=where))
+
+
+JETS = ["u", "u_x", "u_y", "u_xx", "u_xy", "u_yy", "u_xxx", "u_xyy"]
+
+
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_random_equations_and_networks(data, where):
+    terms = data.draw(
+        st.lists(st.tuples(st.sampled_from(JETS), st.sampled_from(JETS), st.floats(0.1, 2)), min_size=1, max_size=3)
+    )
+    linear = data.draw(st.lists(st.tuples(st.sampled_from(JETS), st.floats(-2, -0.1)), min_size=1, max_size=3))
+    text = " + ".join([f"{c!r}*{a}*{b}" for a, b, c in terms] + [f"({c!r})*{a}" for a, c in linear])
+    pde = PDE("u", "x y", equations={"random": text})
+    widths = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3))
+    net = mlp(2, widths, 1, data.draw(st.sampled_from(ACTIVATIONS)))
+    points = points_for(pde, data.draw(st.integers(1, 100)), where)
+    # a random residual may cancel, in the loss or in any gradient alike; stored values keep 22 bits, float32 has 24
+    limit = max(1e-5, *allowed(pde, net, points).values())
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit, (key, text, widths)
