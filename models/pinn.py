@@ -159,13 +159,15 @@ class PINN(LightningModule):
             logger.log_metrics(metrics, self.global_step)
 
     def check(self) -> None:
-        """Raise `NonFiniteLoss` for the first step since the last check whose loss was NaN or infinite."""
+        """Raise `NonFiniteLoss` for the first step since the last check whose loss, or gradient, was NaN or infinite."""
         recent, self._recent = self._recent, []
-        if not recent or bool(torch.stack([loss for _, loss, _ in recent]).isfinite().all()):
+        values = [loss for _, loss, _ in recent] + [p.detach().sum() for p in self.parameters()]
+        if bool(torch.stack(values).isfinite().all()):
             return
         for step, loss, terms in recent:
             if not loss.isfinite():
                 raise NonFiniteLoss(step, [n for n, t in terms.items() if not t.isfinite()] or ["total"])
+        raise NonFiniteLoss(self.global_step, ["gradient"])
 
     # -- validation ----------------------------------------------------------------------------------------------
 

@@ -65,7 +65,8 @@ def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
             fontsize=8,
         )
     ax.set(xlabel="step", ylabel=label)
-    ax.margins(x=0.01)
+    last = max((float(np.max(line.get_xdata())) for line in ax.lines if len(line.get_xdata())), default=1.0)
+    ax.set_xlim(-0.01 * last, 1.01 * max(last, 1.0))  # from step 0, also where the first row comes late
     ax.grid(axis="y", color="#e3e6ea", linewidth=0.6)
     ax.spines[["top", "right"]].set_visible(False)
     if ax.lines and ax.get_legend_handles_labels()[0]:

@@ -21,7 +21,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_s
 from pinnfuse import models, problems
 from pinnfuse.backends import BACKENDS
 from pinnfuse.errors import nearest
-from pinnfuse.training.config import RunConfig
+from pinnfuse.training.config import Plain, RunConfig
 
 _FROM_PROBLEM = {"in_features", "out_features", "bounds", "periods"}  # arguments of networks that a problem gives
 
@@ -84,7 +84,9 @@ def make_parser(
     parser.add_class_arguments(network, "network", skip=_FROM_PROBLEM, instantiate=False)
     parser.set_defaults({f"network.{key}": value for key, value in defaults.items()})
     parser.add_argument("--training", type=type(case.training), default=case.training)
-    parser.add_argument("--trainer", type=dict, default={}, help="further arguments of lightning.pytorch.Trainer")
+    parser.add_argument(
+        "--trainer", type=dict[str, Plain], default={}, help="more arguments of lightning.pytorch.Trainer"
+    )
     parser.set_defaults(pde=pde, problem=case.name, model=name)
     return parser
 
@@ -119,6 +121,8 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
     for name in ("pde", "problem", "model"):
         parser.add_argument(f"--{name}")
     given, rest = parser.parse_known_args(arguments)
+    for argument in arguments:
+        _refuse_classes({"class_path": argument} if "class_path" in argument else None, "train.py")
     found: dict[str, Any] = {"options": {}}
     for path in given.config:
         if not Path(path).is_file():
@@ -126,8 +130,7 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
         content = yaml.safe_load(Path(path).read_text()) or {}
         if not isinstance(content, dict):
             raise ValueError(f"--config: {path} must hold a mapping of options; got {type(content).__name__}")
-        if content.get("pde", found.get("pde")) != found.get("pde"):
-            found.pop("problem", None)
+        _refuse_classes(content, path)
         found |= {key: content[key] for key in ("pde", "problem", "model") if content.get(key) is not None}
         found["options"] |= content.get("options") or {}
     found |= {key: value for key, value in vars(given).items() if key != "config" and value is not None}
@@ -136,6 +139,18 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
         if option.startswith("--options."):
             found["options"][key] = yaml.safe_load(inline if equals else value)
     return found
+
+
+def _refuse_classes(value: Any, where: str) -> None:
+    """jsonargparse imports what `class_path` names, wherever it stands; no option of ours is a class."""
+    if isinstance(value, dict):
+        if "class_path" in value:
+            raise ValueError(
+                f"{where}: `class_path` is not allowed, options take plain values; got {value['class_path']!r}"
+            )
+        value = list(value.values())
+    for item in value if isinstance(value, list) else []:
+        _refuse_classes(item, where)
 
 
 def _typed(config: Namespace) -> RunConfig:
@@ -148,9 +163,7 @@ def _typed(config: Namespace) -> RunConfig:
     from lightning.pytorch import Trainer
 
     known = inspect.signature(Trainer).parameters
-    for name, value in run.trainer.items():
-        if isinstance(value, dict):
-            raise ValueError(f"--trainer.{name}: expected a plain value; got {value!r}")
+    for name in run.trainer:
         if name not in known:
             raise ValueError(f"--trainer.{name}: Lightning's Trainer has no such argument. {nearest(name, known)}")
     if run.precision is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Optional, Union
 
 from pinnfuse.problems import TrainingSpec
+
+Plain = Optional[Union[bool, int, float, str]]  # noqa: UP007, UP045  # the first that fits a text is taken
 
 
 @dataclass
@@ -66,5 +68,5 @@ class RunConfig:
     """Points, precision and schedule"""
     record: RecordConfig = field(default_factory=RecordConfig)
     """What is written, and how often"""
-    trainer: dict[str, Any] = field(default_factory=dict)
+    trainer: dict[str, Plain] = field(default_factory=dict)
     """Further arguments of lightning.pytorch.Trainer, e.g. --trainer.num_nodes 2"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 from rich.console import Group
 from rich.table import Table
@@ -13,7 +14,7 @@ from pinnfuse import models, optimizers, problems
 def listing() -> Group:
     """Tables of PDEs with their problems, networks, and optimisers."""
     table = Table(title="PDEs and problems", title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("--pde", "--problem", "what it is", "--options."):
+    for column in ("--pde", "--problem", "what it is", "--options.*"):
         table.add_column(column)
     for pde, names in problems.available().items():
         for k, name in enumerate(names):
@@ -39,4 +40,4 @@ def _named(title: str, option: str, entries: dict[str, str]) -> Table:
 
 
 def _first_line(thing: object) -> str:
-    return (inspect.getdoc(thing) or "").partition("\n")[0].partition(",")[0]
+    return re.split(r"[.,]", inspect.getdoc(thing) or "", maxsplit=1)[0]

@@ -5,20 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from lightning.fabric.utilities.rank_zero import _get_rank
 from rich.console import Console
 from rich.markup import escape
 
 from pinnfuse.errors import BackendUnavailable
 from pinnfuse.training.cli import parse
 from pinnfuse.training.listing import listing
-from pinnfuse.training.quiet import silence
+from pinnfuse.training.quiet import first_process, silence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, 1 for an error, 130 after Ctrl-C (everything is saved then)."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    console = Console(quiet=bool(_get_rank()), soft_wrap=True)
+    console = Console(quiet=not first_process())
     if "--list" in arguments:
         console.print(listing())
         return 0
@@ -29,12 +28,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run = Run(parse(arguments), console)
         run.fit()
-        summary = run.finish()
+        with console.status("comparing with the reference, drawing figures"):
+            summary = run.finish()
     except (ValueError, BackendUnavailable, NonFiniteLoss) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
         return 1
-    console.print(summary.line(run.folder), highlight=False)
+    console.print(summary.line(run.folder), highlight=False, soft_wrap=True)
     if run.stop.received is None:
         return 0
-    console.print(f"stopped by {run.stop.received.name}; go on with: python train.py --resume {run.folder}")
+    console.print(
+        f"stopped by {run.stop.received.name}; go on with: python train.py --resume {run.folder}", soft_wrap=True
+    )
     return 130

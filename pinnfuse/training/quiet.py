@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 
 _PATTERNS = (
@@ -22,7 +23,14 @@ _PATTERNS = (
 
 def silence() -> None:
     """Keep the terminal to the progress bar, the closing line, and what a user can act on."""
+    import lightning.pytorch  # noqa: F401  # which sets its own levels
+
     for name in ("lightning.pytorch", "lightning.fabric", "lightning", "pytorch_lightning"):
         logging.getLogger(name).setLevel(logging.ERROR)
     for pattern in _PATTERNS:
         warnings.filterwarnings("ignore", pattern)
+
+
+def first_process() -> bool:
+    """Whether this is the process that writes; Lightning and torchrun tell the others by these variables."""
+    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0) == 0

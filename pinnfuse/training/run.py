@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 from dataclasses import asdict
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import Logger
 from rich.console import Console
@@ -22,6 +22,7 @@ from pinnfuse.optimizers import total_steps
 from pinnfuse.tracking import History, QuietWandbLogger
 from pinnfuse.training import cli
 from pinnfuse.training.config import RunConfig
+from pinnfuse.training.quiet import first_process
 from pinnfuse.training.summary import Summary, device_name, finite, versions
 
 _FOLDER = "PINNFUSE_RUN_FOLDER"  # tells the processes that a distributed run launches where the first one writes
@@ -92,17 +93,18 @@ class Run:
         return loggers
 
     def fit(self) -> None:
-        """Train to the end of the schedule, a limit, or Ctrl-C; then compare with the reference."""
-        if not _get_rank():
+        """Train to the end of the schedule, a limit, or Ctrl-C."""
+        if first_process():
             (self.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
             cli.save(self.config, self.folder / "config.yaml")
         if self.checkpoint:
             self.history.resume(self.resumed_at)
-        self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint)
-        self.trainer.validate(self.module, self.data, verbose=False)
+        safe = {"weights_only": True} if "weights_only" in inspect.signature(Trainer.fit).parameters else {}
+        self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint, **safe)
 
     def finish(self) -> Summary:
-        """Write `summary.json` and `figures/`; returns the summary."""
+        """Compare with the reference, write `summary.json` and `figures/`; returns the summary."""
+        self.trainer.validate(self.module, self.data, verbose=False)
         summary = self.summary()
         if self.trainer.is_global_zero:
             summary.write(self.folder / "summary.json")

@@ -1,21 +1,26 @@
+import json
+import sys
+import types
+
 import numpy as np
 import pytest
 
 from pinnfuse.domains import Box
 from pinnfuse.optimizers import Phase
 from pinnfuse.pde import PDE
-from pinnfuse.problems import ModelSpec, Problem, TrainingSpec, dirichlet, initial
+from pinnfuse.problems import ModelSpec, Problem, TrainingSpec, dirichlet, initial, registry
 from pinnfuse.reference import ClosedForm
+from pinnfuse.training import cli
+from pinnfuse.training.run import Run
 
 
-@pytest.fixture
-def heat() -> Problem:
-    """A small problem with an exact solution, for runs of a few seconds."""
-    pde = PDE("u", "t x", {"k": 0.1}, {"heat": "u_t - k*u_xx"}, name="heat")
+def rod(k: float = 0.1) -> Problem:
+    """A cooling rod: a problem with an exact solution, for runs of a few seconds."""
+    pde = PDE("u", "t x", {"k": k}, {"heat": "u_t - k*u_xx"}, name="heat")
     box = Box({"t": (0, 1), "x": (0, 1)})
     return Problem(
         name="rod",
-        pde_name="heat",
+        pde_name="toy",
         title="cooling rod",
         pde=pde,
         domain=box,
@@ -24,7 +29,7 @@ def heat() -> Problem:
             dirichlet("walls", pde, box.boundary(), {"u": 0}),
         ),
         reference=ClosedForm(
-            {"u": "exp(-k*pi**2*t)*sin(pi*x)"}, {"t": np.linspace(0, 1, 11), "x": np.linspace(0, 1, 21)}, {"k": 0.1}
+            {"u": "exp(-k*pi**2*t)*sin(pi*x)"}, {"t": np.linspace(0, 1, 11), "x": np.linspace(0, 1, 21)}, {"k": k}
         ),
         model=ModelSpec("mlp", {"width": 12, "depth": 2}),
         training=TrainingSpec(
@@ -33,3 +38,35 @@ def heat() -> Problem:
             phases=[Phase(optimizer="adam", steps=30, lr=5e-3), Phase(optimizer="ssbroyden", steps=20)],
         ),
     )
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch) -> None:
+    """`--pde toy` is the rod."""
+    module = types.ModuleType("pinnfuse.problems.rod")
+    module.rod = rod
+    monkeypatch.setitem(sys.modules, "pinnfuse.problems.rod", module)
+    monkeypatch.setitem(registry._PROBLEMS, "toy", ("rod",))
+
+
+@pytest.fixture
+def heat() -> Problem:
+    return rod()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start("name", "--option", "value", ...) sets up a run of the rod that writes to a folder of that name."""
+
+    def make(name: str = "run", *arguments: str) -> Run:
+        defaults = ["--pde", "toy", "--backend", "torch", "--logger", "csv", "--record.log_every", "5"]
+        quiet = ["--record.figures", "false", "--record.speedup_steps", "0", "--accelerator", "cpu"]
+        return Run(cli.parse([*defaults, *quiet, "--out", str(tmp_path / name), *arguments]))
+
+    return make
+
+
+@pytest.fixture
+def phases():
+    """phases(adam=3, ssbroyden=2) as the value of --training.phases."""
+    return lambda **steps: json.dumps([{"optimizer": name, "steps": n} for name, n in steps.items()])

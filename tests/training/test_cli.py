@@ -1,0 +1,147 @@
+import json
+
+import pytest
+import yaml
+
+from pinnfuse import problems
+from pinnfuse.training import cli, config
+from pinnfuse.training.main import main
+
+ALL = [(pde, name) for pde, names in problems.available().items() for name in names if name != "cylinder_wake"]
+
+
+def test_defaults_are_those_of_the_problem():
+    run = cli.parse(["--pde", "toy"])
+    assert (run.problem, run.model) == ("rod", "mlp")
+    assert run.options == {"k": 0.1}
+    assert (run.network["width"], run.network["depth"], run.network["activation"]) == (12, 2, "tanh")
+    assert run.training.interior == 64 and [p.optimizer for p in run.training.phases] == ["adam", "ssbroyden"]
+
+
+def test_another_network_has_its_own_options():
+    run = cli.parse(["--pde", "toy", "--model", "piratenet", "--network.fourier_scale", "2"])
+    assert run.model == "piratenet" and run.network["fourier_scale"] == 2.0
+    assert "residual" not in run.network
+
+
+def test_shortcuts_dashes_and_dotted_options():
+    run = cli.parse(
+        [
+            "--pde",
+            "toy",
+            "--precision",
+            "float32",
+            "--max-steps",
+            "7",
+            "--seed=3",
+            "--options.k",
+            "0.2",
+            "--training.loss_weights.walls",
+            "5",
+            "--trainer.num_nodes",
+            "2",
+            "--record.log-every",
+            "9",
+        ]
+    )
+    assert (run.max_steps, run.seed, run.options["k"], run.record.log_every) == (7, 3, 0.2, 9)
+    assert run.training.precision == "float32" and run.precision is None
+    assert run.training.loss_weights == {"walls": 5.0}
+    assert run.trainer == {"num_nodes": 2}
+
+
+def test_file_then_command_line(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("pde: toy\noptions: {k: 0.3}\nnetwork: {width: 20, depth: 3}\ntraining: {interior: 99}\n")
+    run = cli.parse(["--config", str(file), "--network.width", "21"])
+    assert run.options == {"k": 0.3} and run.network["width"] == 21 and run.network["depth"] == 3
+    assert run.training.interior == 99 and run.training.boundary == 16
+
+
+def test_saved_config_is_the_config(tmp_path):
+    run = cli.parse(
+        ["--pde", "toy", "--network.width", "5", "--training.phases", '[{"optimizer": "adam", "steps": 4}]']
+    )
+    cli.save(run, tmp_path / "config.yaml")
+    assert cli.load(tmp_path / "config.yaml") == run
+    assert list(yaml.safe_load((tmp_path / "config.yaml").read_text())) == list(vars(config.RunConfig()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--pde tyo", "unknown PDE 'tyo'. Did you mean 'toy'"),
+        ("--pde toy --problem rood", "no problem 'rood'. Did you mean 'rod'"),
+        ("--pde toy --model mpl", "unknown model 'mpl'. Did you mean 'mlp'"),
+        ("--pde toy --backend tritn", "unknown 'tritn'. Did you mean 'triton'"),
+        ("--pde toy --network.widht 3", "no option --network.widht. Did you mean --network.width?"),
+        ("--pde toy --options.q 3", "no option 'q'. Known: 'k'"),
+        ("--pde toy --trainer.max_stpes 3", "no such argument. Did you mean 'max_steps'"),
+        ("--pde toy --training.interior many", "training.interior"),
+        ("--pde toy --precision half", "precision"),
+        ("--pde toy --training.sampler sobl", "`sampler` must be one of"),
+        ("--pde toy --training.phases [{optimizer:adm}]", "phases"),
+        ("--config nowhere.yaml", "no file nowhere.yaml"),
+        ("--resume nowhere", "nowhere is not a run"),
+    ],
+)
+def test_mistakes_end_with_one_line(arguments, message, capsys):
+    assert main(arguments.split()) == 1
+    out, err = capsys.readouterr()
+    assert not out and err.startswith("error: ") and message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("where", ["trainer", "training"])
+def test_a_config_file_cannot_run_code(tmp_path, where):
+    target = tmp_path / "pwned"
+    evil = {"class_path": "subprocess.Popen", "init_args": {"args": ["touch", str(target)]}}
+    phase = {"optimizer": "adam", "steps": 3, "options": {"betas": evil}}
+    content = {"trainer": {"callbacks": evil}} if where == "trainer" else {"training": {"phases": [phase]}}
+    (tmp_path / "evil.yaml").write_text(yaml.safe_dump({"pde": "toy", **content}))
+    with pytest.raises(ValueError, match="`class_path` is not allowed.*'subprocess.Popen'"):
+        cli.parse(["--config", str(tmp_path / "evil.yaml")])
+    with pytest.raises(ValueError, match="`class_path` is not allowed"):
+        cli.parse(["--pde", "toy", "--trainer.callbacks", json.dumps(evil)])
+    assert not target.exists()
+
+
+def test_yaml_tags_are_refused(tmp_path):
+    (tmp_path / "evil.yaml").write_text(f"pde: !!python/object/apply:os.system ['touch {tmp_path}/pwned']\n")
+    with pytest.raises((ValueError, yaml.YAMLError)):
+        cli.parse(["--config", str(tmp_path / "evil.yaml")])
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_list_names_everything(capsys):
+    assert main(["--list"]) == 0
+    out = capsys.readouterr().out
+    for pde, names in problems.available().items():
+        assert pde in out and all(name in out for name in names)
+    for name in ("mlp", "modified_mlp", "piratenet", "adam", "soap", "ssbroyden"):
+        assert name in out
+
+
+def test_help_explains_fields(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--pde", "toy", "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert "Points in the interior" in out and "neurons of each hidden layer" in out and "default: 12" in out
+
+
+@pytest.mark.parametrize(("pde", "problem"), ALL)
+def test_every_problem_has_a_config_that_parses_and_holds_only_what_differs(root, pde, problem):
+    path = root / "configs" / f"{problem}.yaml"
+    content = yaml.safe_load(path.read_text())
+    run = cli.load(path)
+    assert (run.pde, run.problem) == (pde, problem)
+    default = cli.parse(["--pde", pde, "--problem", problem])
+    for key, value in content.items():
+        if key not in ("pde", "problem"):
+            assert getattr(run, key) != getattr(default, key), f"{key}: {value} is the default already"
+
+
+def test_there_is_no_config_without_a_problem(root):
+    names = {name for names in problems.available().values() for name in names}
+    assert {path.stem for path in (root / "configs").glob("*.yaml")} <= names

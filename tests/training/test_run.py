@@ -1,0 +1,260 @@
+import csv
+import json
+import math
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from pinnfuse.models.pinn import NonFiniteLoss
+from pinnfuse.training import cli
+from pinnfuse.training.run import Run, read_checkpoint
+
+KEYS = [
+    "pde",
+    "problem",
+    "backend",
+    "precision",
+    "device",
+    "seed",
+    "steps",
+    "seconds",
+    "loss",
+    "rel_l2",
+    "step_ms",
+    "autograd_step_ms",
+    "speedup",
+    "peak_memory_mb",
+    "autograd_peak_memory_mb",
+    "versions",
+]
+
+
+def rows(run: Run) -> dict[int, dict[str, float]]:
+    with (run.folder / "metrics.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    return {int(line["step"]): {k: float(v) for k, v in line.items() if v and k != "step"} for line in lines}
+
+
+def trajectory(run: Run) -> dict[int, dict[str, float]]:
+    """What must not depend on interruptions: everything but times."""
+    return {s: {k: v for k, v in r.items() if not k.startswith("perf/")} for s, r in rows(run).items()}
+
+
+def go(run: Run) -> Run:
+    run.fit()
+    run.finish()
+    return run
+
+
+def parameters(run: Run) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in run.module.parameters()])
+
+
+def test_it_learns_and_leaves_a_complete_folder(start):
+    run = go(start("run", "--record.speedup_steps", "2", "--record.figures", "true", "--record.validate_every", "20"))
+    summary = json.loads((run.folder / "summary.json").read_text())
+    assert list(summary) == KEYS
+    assert summary["steps"] == 50 and summary["backend"] == "torch" and summary["precision"] == "float64"
+    assert summary["rel_l2"]["u"] < 0.1 < rows(run)[20]["val/rel_l2/u"]
+    assert summary["speedup"] == pytest.approx(summary["autograd_step_ms"] / summary["step_ms"])
+    assert summary["peak_memory_mb"] > 0 and summary["autograd_peak_memory_mb"] > 0
+    last = rows(run)[50]
+    assert last["loss/total"] == summary["loss"]
+    assert last["loss/total"] == pytest.approx(last["loss/heat"] + last["loss/initial"] + last["loss/walls"])
+    assert last["val/rel_l2/u"] == summary["rel_l2"]["u"]
+    assert {"perf/step_ms", "perf/points_per_s"} <= set(rows(run)[45])
+    assert {"perf/speedup_vs_autograd", "perf/memory_vs_autograd", "perf/peak_memory_mb"} <= set(rows(run)[1])
+    names = {str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file()}
+    assert {f"figures/{n}" for n in ("loss.png", "rel_l2.png", "u.png", "u_cuts.png", "u.gif")} <= names
+    assert {"checkpoints/last.ckpt", "checkpoints/best.ckpt", "config.yaml", "metrics.csv"} <= names
+    assert not [n for n in names if n.endswith(".tmp")]
+
+
+def test_the_loss_it_logs_is_the_loss_of_the_network_it_leaves(start):
+    run = go(start())
+    u = run.module
+    batch = run.data.draw(0)
+    x = batch["initial"].points
+    initial = (u(x)[:, 0] - torch.sin(math.pi * x[:, 1])).square().mean()
+    assert rows(run)[50]["loss/initial"] == pytest.approx(initial.item(), rel=1e-12)
+
+
+def test_weights_enter_the_total_only(start):
+    run = go(start("run", "--training.loss_weights", '{"walls": 7.0, "heat": 2.0}', "--max-steps", "5"))
+    last = rows(run)[5]
+    total = 2 * last["loss/heat"] + last["loss/initial"] + 7 * last["loss/walls"]
+    assert last["loss/total"] == pytest.approx(total)
+
+
+@pytest.mark.parametrize("stop", [17, 30, 41], ids=["adam", "between", "ssbroyden"])
+@pytest.mark.parametrize("resample", [0, 4])
+def test_resume_continues_the_same_trajectory_bit_for_bit(start, stop, resample):
+    often = ("--training.resample_every", str(resample), "--record.validate_every", "10")
+    whole = go(start("whole", *often))
+    part = go(start("part", *often, "--max-steps", str(stop)))
+    assert part.module.global_step == stop
+    torch.manual_seed(123)  # nothing may depend on the state of the process
+    resumed = go(Run(cli.parse(["--resume", str(part.folder), "--max-steps", "50"])))
+    assert resumed.folder == part.folder
+    assert torch.equal(parameters(resumed), parameters(whole))
+    # the interrupted run has rows of its own where it stopped; everything else is the same
+    assert {s: r for s, r in trajectory(resumed).items() if s in trajectory(whole)} == trajectory(whole)
+    assert resumed.module.phase_starts == [(0, "adam"), (30, "ssbroyden")]
+    assert resumed.stopwatch.seconds > part.stopwatch.seconds
+
+
+def test_resume_from_a_checkpoint_inside_a_fit(start):
+    """A killed run leaves what it wrote on the way, not what it writes at the end."""
+    whole = start("whole", "--record.checkpoint_seconds", "0")
+    kept = {}
+    save = whole.checkpoints._save
+
+    def spy(trainer, path):
+        save(trainer, path)
+        kept[trainer.global_step] = path.read_bytes()
+
+    whole.checkpoints._save = spy
+    go(whole)
+    (whole.folder / "checkpoints" / "last.ckpt").write_bytes(kept[35])
+    resumed = go(Run(cli.parse(["--resume", str(whole.folder)])))
+    assert torch.equal(parameters(resumed), parameters(whole))
+
+
+def test_seeds_and_folders_make_the_run(start):
+    a, b, c = go(start("a")), go(start("b")), go(start("c", "--seed", "1"))
+    assert torch.equal(parameters(a), parameters(b))
+    assert not torch.equal(parameters(a), parameters(c))
+
+
+def test_its_config_reruns_it(start, tmp_path):
+    first = go(start("first", "--network.width", "9", "--training.interior", "32", "--seed", "5"))
+    config = cli.load(first.folder / "config.yaml")
+    assert config.out is None  # elsewhere
+    again = go(Run(cli.parse(["--config", str(first.folder / "config.yaml"), "--out", str(tmp_path / "again")])))
+    assert torch.equal(parameters(first), parameters(again))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint", None], ids=["empty", "text", "cut"])
+def test_damaged_checkpoint(start, content):
+    run = go(start("run", "--max-steps", "3"))
+    path = run.folder / "checkpoints" / "last.ckpt"
+    path.write_bytes(path.read_bytes()[:-500] if content is None else content)
+    with pytest.raises(ValueError, match=r"last\.ckpt is damaged, or not a checkpoint.*best\.ckpt"):
+        Run(cli.parse(["--resume", str(run.folder)]))
+
+
+def test_checkpoint_of_something_else(tmp_path):
+    torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
+    with pytest.raises(ValueError, match="not a checkpoint of a run"):
+        read_checkpoint(str(tmp_path / "other.ckpt"))
+
+
+def test_nan_stops_with_step_term_and_checkpoint(start):
+    run = start("run", "--record.checkpoint_seconds", "0", "--training.resample_every", "1")
+    draw = run.data.draw
+
+    def poisoned(index, *where):
+        batch = draw(index, *where)
+        if index == 11:  # the 12th step
+            batch["walls"].points[3, 1] = math.nan
+        return batch
+
+    run.data.draw = poisoned
+    with pytest.raises(NonFiniteLoss) as caught:
+        run.fit()
+    error = caught.value
+    assert error.step == 12 and error.terms == ["walls"]
+    assert error.checkpoint == str(run.folder / "checkpoints" / "last.ckpt")
+    message = str(error)
+    assert "step 12" in message and "'walls'" in message and "last.ckpt" in message
+    state = read_checkpoint(error.checkpoint)
+    assert state["pinnfuse"]["step"] == 10
+    assert all(p.isfinite().all() for p in state["state_dict"].values() if torch.is_tensor(p))
+
+
+def test_a_bad_gradient_of_a_finite_loss_is_not_saved(start):
+    run = start("run", "--record.checkpoint_seconds", "0")
+    weight = next(run.module.net.parameters())
+    weight.register_hook(lambda g: g * math.nan if run.module.global_step == 14 else g)
+    with pytest.raises(NonFiniteLoss, match="step 15, in 'gradient'"):
+        run.fit()
+    assert read_checkpoint(str(run.folder / "checkpoints" / "last.ckpt"))["pinnfuse"]["step"] == 10
+
+
+def test_bad_points_are_named_in_the_first_step(start):
+    run = start()
+    draw = run.data.draw
+
+    def poisoned(*where):
+        batch = draw(*where)
+        batch["walls"].points[3, 1] = math.nan
+        return batch
+
+    run.data.draw = poisoned
+    with pytest.raises(ValueError, match="finite|NaN"):
+        run.fit()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_fit_after_the_step_and_everything_is_saved(start, number):
+    whole = go(start("whole"))
+    run = start("run")
+
+    def interrupt(*unused):
+        if run.module.global_step == 22:
+            signal.raise_signal(number)
+
+    run.module.loss.register_forward_pre_hook(interrupt)
+    go(run)
+    assert run.stop.received == number and run.module.global_step == 23
+    assert signal.getsignal(number) is not run.stop._handle
+    assert read_checkpoint(str(run.folder / "checkpoints" / "last.ckpt"))["pinnfuse"]["step"] == 23
+    assert json.loads((run.folder / "summary.json").read_text())["steps"] == 23
+    resumed = go(Run(cli.parse(["--resume", str(run.folder)])))
+    assert torch.equal(parameters(resumed), parameters(whole))
+
+
+def test_time_limit_stops_the_fit(start, phases):
+    run = go(start("run", "--training.max_seconds", "0.2", "--training.phases", phases(adam=100_000)))
+    assert 5 <= run.module.global_step < 100_000 and run.module.global_step % 5 == 0
+
+
+def test_an_early_end_of_the_last_phase_ends_the_fit(start):
+    stiff = '[{"optimizer": "lbfgs", "steps": 10000, "options": {"tolerance_grad": 100.0}}]'
+    run = go(start("run", "--training.phases", stiff))
+    assert run.module.global_step < 5  # converged by that tolerance
+
+
+def test_no_logger_writes_no_metrics(start):
+    run = go(start("run", "--logger", "none", "--max-steps", "5"))
+    assert not (run.folder / "metrics.csv").exists() and not (run.folder / "wandb").exists()
+    assert run.history.series()["loss/total"][0] == [1, 5]
+
+
+def test_float32(start):
+    run = go(start("run", "--precision", "float32", "--max-steps", "35"))
+    assert {p.dtype for p in run.module.parameters()} == {torch.float32}
+    assert json.loads((run.folder / "summary.json").read_text())["precision"] == "float32"
+    assert rows(run)[35]["loss/total"] < rows(run)[1]["loss/total"]
+
+
+def test_best_checkpoint_is_the_best_validation(start):
+    run = go(start("run", "--record.validate_every", "10"))
+    errors = {s: r["val/rel_l2/u"] for s, r in rows(run).items() if "val/rel_l2/u" in r}
+    assert read_checkpoint(str(run.folder / "checkpoints" / "best.ckpt"))["pinnfuse"]["step"] == min(
+        errors, key=errors.__getitem__
+    )
+
+
+def test_the_baseline_is_measured_on_copies(start):
+    plain, measured = go(start("plain")), go(start("measured", "--record.speedup_steps", "2"))
+    assert torch.equal(parameters(plain), parameters(measured))
+
+
+def test_default_folder_names_pde_and_problem(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PINNFUSE_RUN_FOLDER", raising=False)
+    folder = Run(cli.parse(["--pde", "toy", "--logger", "none", "--accelerator", "cpu"])).folder
+    assert folder.parent == Path("runs") and folder.name.startswith("toy-rod-2")
