@@ -113,11 +113,11 @@ def test_schrodinger_conserves_and_converges():
     assert np.abs(mass / mass[0] - 1).max() < 1e-9
     end = np.pi / 2
     coarse = PeriodicReference(
-        ("u", "v"), -15.0, 30.0, end, lambda: solve(15.0, end, 1024, 4e-4, 500), frame=frame(15.0, 1024)
+        ("u", "v"), -15.0, 30.0, end, lambda: solve(15.0, end, 1024, 4e-4, 600), frame=frame(15.0, 1024)
     )
     rng = np.random.default_rng(1)
     points = np.stack([rng.uniform(0, end, 300), rng.uniform(-15, 15, 300)], 1)
-    assert rel_l2(coarse.solution(points), ours.solution(points)) < 2e-7
+    assert rel_l2(coarse.solution(points), ours.solution(points)) < 2e-8
     # two solitons: |h| has its peak of 4 at t = pi / 4, and 2 sech(x) returns at pi / 2
     u, v = ours.solution([[np.pi / 4, 0.0]])[0]
     assert abs(np.hypot(u, v) - 4) < 1e-8
@@ -125,8 +125,21 @@ def test_schrodinger_conserves_and_converges():
     assert abs(np.hypot(u, v) - 2 / np.cosh(0.5)) < 1e-8
 
 
+def test_schrodinger_with_a_kink_converges_slowly():
+    """Half the modes are 2.8 times worse (modes^-1.5), so this difference is 1.8 times the reference's own error."""
+    from pinnfuse.reference.schrodinger import frame, solve
+
+    end = np.pi / 2
+    half = PeriodicReference(
+        ("u", "v"), -5.0, 10.0, end, lambda: solve(5.0, end, 1024, 4e-4, 800), frame=frame(5.0, 1024)
+    )
+    rng = np.random.default_rng(2)
+    points = np.stack([rng.uniform(0, end, 500), rng.uniform(-5, 5, 500)], 1)
+    assert rel_l2(half.solution(points), schrodinger(5.0).solution(points)) < 5e-6
+
+
 @pytest.mark.parametrize(
-    ("half_length", "file", "floor"), [(5.0, "NLS.mat", 1.7e-5), (15.0, "urban_x15/NLS.mat", 2e-8)], ids=["5", "15"]
+    ("half_length", "file", "floor"), [(5.0, "NLS.mat", 1.7e-5), (15.0, "urban_x15/NLS.mat", 4e-9)], ids=["5", "15"]
 )
 def test_schrodinger_agrees_with_the_files(shared, half_length, file, floor):
     data = shared(f"nls/{file}")
