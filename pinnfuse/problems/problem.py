@@ -14,6 +14,7 @@ from pinnfuse.pde import PDE
 from pinnfuse.problems.condition import Condition
 from pinnfuse.problems.spec import ModelSpec, TrainingSpec
 from pinnfuse.reference import Reference
+from pinnfuse.reference.base import Array
 
 
 @dataclass
@@ -87,7 +88,7 @@ class Problem:
             and not (periodic and self.periodic and c.kind == "periodic")
         )
 
-    def evaluation_points(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    def evaluation_points(self) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Points [N, d], reference values [N, m] and the mask [N, m] of those that count (not NaN).
 
         The points are the reference's grid, or its scattered points where it has those.

@@ -44,7 +44,12 @@ def clamped_basis(n: int) -> Array:
 
 def derivatives(coefficients: Array, x: Array, order: int) -> list[Array]:
     """[len(x), n] values of the derivatives 0 .. order at x in [0, 1] of Legendre series in 2x - 1; [n, modes]."""
-    return [2.0**k * legendre.legval(2 * x - 1, legendre.legder(coefficients, k, axis=1).T).T for k in range(order + 1)]
+    modes = coefficients.shape[1]
+    values = legendre.legvander(2 * x - 1, modes - 1)
+    return [
+        2.0**k * values[:, : modes - k] @ legendre.legder(coefficients, k, axis=1).T[: modes - k]
+        for k in range(order + 1)
+    ]
 
 
 def solve(reynolds: float, n: int) -> Array:
@@ -64,8 +69,7 @@ def solve(reynolds: float, n: int) -> Array:
 
 def newton(reynolds: float, n: int, start: Array, start_reynolds: float, tolerance: float) -> Array:
     """Newton's method from the solution of another Reynolds number, or with fewer modes (the basis is hierarchical)."""
-    nodes, weights = legendre.leggauss(n + EXTRA)
-    nodes, weights = (nodes + 1) / 2, weights / 2
+    nodes, weights = _gauss(n + EXTRA)
     x, y = np.meshgrid(nodes, nodes, indexing="ij")
     area = weights[:, None] * weights
     b = derivatives(clamped_basis(n), nodes, 2)
@@ -117,6 +121,12 @@ def newton(reynolds: float, n: int, start: Array, start_reynolds: float, toleran
     raise RuntimeError(f"cavity: Newton's method did not converge at Re = {reynolds:g}, last step {size:.1e}.")
 
 
+def _gauss(n: int) -> tuple[Array, Array]:
+    """Gauss nodes and weights on [0, 1]."""
+    z, w = legendre.leggauss(n)
+    return (z + 1) / 2, w / 2
+
+
 class CavityReference(Reference):
     """Velocity and pressure, p = 0 in the middle; density 1, lid speed 1, nu = 1 / Re.
 
@@ -146,12 +156,14 @@ class CavityReference(Reference):
         return basis.T @ c @ basis
 
     def stream(self, x: Array, y: Array, order: int = 3) -> Table:
-        """Derivatives of psi up to `order` <= 3 at points, [N] each."""
+        """Derivatives of psi up to `order` <= 3 at points, [N] each, or on a tensor grid, x [nx, 1] and y [1, ny]."""
         table = blended(x, y, self.reynolds, order)
         modes = np.eye(len(self.phi))
-        across, along = derivatives(modes, x, order), derivatives(modes, y, order)
+        across, along = derivatives(modes, x.ravel(), order), derivatives(modes, y.ravel(), order)
         for i, j in table:
-            table[i, j] = table[i, j] + np.einsum("nj,nj->n", across[i] @ self.phi, along[j])
+            rows = across[i] @ self.phi
+            own = np.einsum("nj,nj->n", rows, along[j]) if x.ndim == 1 else rows @ along[j].T
+            table[i, j] = table[i, j] + own
         return table
 
     def pressure_gradient(self, x: Array, y: Array) -> tuple[Array, Array]:
@@ -165,15 +177,29 @@ class CavityReference(Reference):
 
     def _pressure(self, x: Array, y: Array) -> Array:
         """Line integral of grad p from the middle: along y = 1/2 to x, then along x to y, clear of the corners."""
-        z, w = np.polynomial.legendre.leggauss(PATH)
-        z, w = (z + 1) / 2, w / 2
-        columns, at = np.unique(x, return_inverse=True)
+        columns, column = np.unique(x, return_inverse=True)
+        levels, level = np.unique(y, return_inverse=True)
+        z, w = _gauss(PATH)
         path = 0.5 + (columns[:, None] - 0.5) * z
         p_x, _ = self.pressure_gradient(path.ravel(), np.full(path.size, 0.5))
         across = (p_x.reshape(path.shape) @ w) * (columns - 0.5)
-        path = 0.5 + (y[:, None] - 0.5) * z
-        _, p_y = self.pressure_gradient(np.repeat(x, len(z)), path.ravel())
-        return across[at] + (p_y.reshape(path.shape) @ w) * (y - 0.5)
+        if len(columns) * len(levels) > 4 * len(x):  # scattered: one path for each point
+            along = np.empty_like(y)
+            for rows in np.array_split(np.arange(len(x)), max(1, len(x) // 250)):
+                path = 0.5 + (y[rows, None] - 0.5) * z
+                _, p_y = self.pressure_gradient(np.repeat(x[rows], len(z)), path.ravel())
+                along[rows] = (p_y.reshape(path.shape) @ w) * (y[rows] - 0.5)
+            return across[column] + along
+        # a grid: every column shares the pieces between its levels
+        stops = np.union1d(levels, [0.5])
+        length = np.diff(stops)
+        z, w = _gauss(8 + int(PATH * length.max(initial=0.0)))
+        path = stops[:-1, None] + length[:, None] * z
+        _, p_y = self.pressure_gradient(columns[:, None], path.reshape(1, -1))
+        pieces = (p_y.reshape(len(columns), *path.shape) @ w) * length
+        total = np.concatenate([np.zeros((len(columns), 1)), np.cumsum(pieces, axis=1)], axis=1)
+        total -= total[:, [np.searchsorted(stops, 0.5)]]
+        return across[column] + total[column, np.searchsorted(stops, levels)[level]]
 
     def solution(self, points: ArrayLike) -> Array:
         x, y = self._checked(points).T
@@ -181,7 +207,7 @@ class CavityReference(Reference):
         near = np.minimum(np.hypot(x, 1 - y), np.hypot(1 - x, 1 - y)) < self.mask
         inside = (x >= 0) & (x <= 1) & (y >= 0) & (y <= 1)
         keep = np.flatnonzero(inside & ~near)
-        for rows in np.array_split(keep, max(1, len(keep) // 1000)):
+        for rows in np.array_split(keep, max(1, len(keep) // 10_000)):
             psi = self.stream(x[rows], y[rows], 1)
             out[rows] = np.stack([psi[0, 1], -psi[1, 0], self._pressure(x[rows], y[rows])], axis=1)
         return out

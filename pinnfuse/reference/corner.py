@@ -42,7 +42,7 @@ def corner_functions() -> dict[tuple[int, int], Callable[[Array, Array], tuple[A
     theta_of = {x: -y / (x**2 + y**2), y: x / (x**2 + y**2)}
 
     def derivative(f: sympy.Expr, by: sympy.Symbol) -> sympy.Expr:
-        return sympy.collect(sympy.together(f.diff(by) + f.diff(theta) * theta_of[by]), theta)
+        return f.diff(by) + f.diff(theta) * theta_of[by]
 
     table = {(0, 0): (stokes, inertia)}
     for order in range(1, ORDER + 1):
