@@ -159,7 +159,7 @@ class PINN(LightningModule):
             logger.log_metrics(metrics, self.global_step)
 
     def check(self) -> None:
-        """Raise `NonFiniteLoss` for the first step since the last check whose loss, or gradient, was NaN or infinite."""
+        """Raise `NonFiniteLoss` for the first step since the last check whose loss or gradient was not finite."""
         recent, self._recent = self._recent, []
         values = [loss for _, loss, _ in recent] + [p.detach().sum() for p in self.parameters()]
         if bool(torch.stack(values).isfinite().all()):
@@ -195,6 +195,8 @@ class PINN(LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.check()
+        for logger in self.loggers:  # what a resumed run shows of the steps before
+            logger.save()
         checkpoint["pinnfuse"] = {"step": self.global_step, "last_loss": self.last_loss, "rel_l2": dict(self.rel_l2)}
         checkpoint["pinnfuse"]["phase_starts"] = list(self.phase_starts)
 

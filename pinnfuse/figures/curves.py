@@ -65,7 +65,7 @@ def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
             fontsize=8,
         )
     ax.set(xlabel="step", ylabel=label)
-    last = max((float(np.max(line.get_xdata())) for line in ax.lines if len(line.get_xdata())), default=1.0)
+    last = max((float(np.max(x)) for line in ax.lines if (x := np.asarray(line.get_xdata())).size), default=1.0)
     ax.set_xlim(-0.01 * last, 1.01 * max(last, 1.0))  # from step 0, also where the first row comes late
     ax.grid(axis="y", color="#e3e6ea", linewidth=0.6)
     ax.spines[["top", "right"]].set_visible(False)
@@ -73,11 +73,12 @@ def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 
-def finite(series: Series) -> dict[str, tuple[ArrayLike, ArrayLike]]:
-    """The series without NaN, as arrays."""
+def drawable(series: Series) -> dict[str, tuple[ArrayLike, ArrayLike]]:
+    """What a logarithmic axis can show: positive, finite values; a series without any is left out."""
     out: dict[str, tuple[ArrayLike, ArrayLike]] = {}
     for key, (steps, values) in series.items():
         s, v = np.asarray(steps, dtype=float), np.asarray(values, dtype=float)
-        keep = np.isfinite(v)
-        out[key] = (s[keep], v[keep])
+        keep = np.isfinite(v) & (v > 0)
+        if keep.any():
+            out[key] = s[keep], v[keep]
     return out

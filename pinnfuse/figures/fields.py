@@ -105,7 +105,8 @@ def line(field: str, coordinate: str, x: np.ndarray, prediction: np.ndarray, ref
     top.plot(x, prediction, color=ACCENT, linewidth=1.2, linestyle=(0, (4, 2)), label="prediction")
     top.set_ylabel(f"${symbol(field)}$")
     top.legend()
-    bottom.semilogy(x, np.abs(prediction - reference), color=CYCLE[0])
+    rounding = np.finfo(float).eps * max(float(np.nanmax(np.abs(reference))), 1e-300)  # a logarithm shows no zero
+    bottom.semilogy(x, np.maximum(np.abs(prediction - reference), rounding), color=CYCLE[0])
     bottom.set(xlabel=f"${symbol(coordinate)}$", ylabel="absolute error")
     return figure
 

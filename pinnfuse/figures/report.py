@@ -50,7 +50,7 @@ class Report:
         return files
 
     def _curves(self, series: curves.Series, phases: Sequence[tuple[int, str]]) -> Iterator[tuple[str, Figure]]:
-        series = curves.finite(series)
+        series = curves.drawable(series)
         if any(key.startswith("loss/") for key in series):
             yield "loss", curves.loss_curves(series, tuple(self.problem.pde.equations), phases)
         if any(key.startswith("val/rel_l2/") for key in series):

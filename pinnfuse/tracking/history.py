@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ class History(Logger):
 
     Args:
         path: of the CSV; None keeps the rows in memory only.
+        seconds: between two writes.
     """
 
-    def __init__(self, path: Path | None = None):
+    def __init__(self, path: Path | None = None, seconds: float = 2.0):
         super().__init__()
-        self.path = path
+        self.path, self.seconds = path, seconds
+        self._written = time.monotonic()
+        self._last = -1  # last step in the file; -1 if this run has not written it
         self.rows: dict[int, dict[str, float]] = {}
         self._columns = ["step"]
         self._pending: list[int] = []
@@ -51,29 +55,28 @@ class History(Logger):
         row.update({key: float(value) for key, value in metrics.items() if key not in ("epoch", "step")})
         if step not in self._pending:
             self._pending.append(step)
+        if time.monotonic() - self._written > self.seconds:
+            self.save()
 
     @rank_zero_only
     def save(self) -> None:
         """Write what has not been written."""
+        self._written = time.monotonic()
         if self.path is None or not self._pending:
             return
-        known = set(self._columns)
-        new = [key for step in self._pending for key in self.rows[step] if key not in known]
-        self._columns += dict.fromkeys(new)
-        written = self.path.exists() and not new and self._pending[0] > self._last_written
-        steps = self._pending if written else sorted(self.rows)
-        temporary = self.path if written else self.path.with_suffix(".tmp")
-        with temporary.open("a" if written else "w", newline="") as file:
+        new = {key: None for step in self._pending for key in self.rows[step] if key not in self._columns}
+        self._columns += new
+        append = self._last >= 0 and not new and self._pending[0] > self._last
+        steps = self._pending if append else sorted(self.rows)
+        temporary = self.path if append else self.path.with_suffix(".tmp")
+        with temporary.open("a" if append else "w", newline="") as file:
             writer = csv.DictWriter(file, self._columns, lineterminator="\n")
-            if not written:
+            if not append:
                 writer.writeheader()
             writer.writerows({"step": step, **self.rows[step]} for step in steps)
-        if not written:
+        if not append:
             os.replace(temporary, self.path)
-        self._pending = []
-        self._last_written = steps[-1]
-
-    _last_written = -1
+        self._pending, self._last = [], steps[-1]
 
     @rank_zero_only
     def finalize(self, status: str) -> None:

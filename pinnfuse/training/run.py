@@ -99,7 +99,9 @@ class Run:
             cli.save(self.config, self.folder / "config.yaml")
         if self.checkpoint:
             self.history.resume(self.resumed_at)
-        safe = {"weights_only": True} if "weights_only" in inspect.signature(Trainer.fit).parameters else {}
+        safe: dict[str, Any] = (
+            {"weights_only": True} if "weights_only" in inspect.signature(Trainer.fit).parameters else {}
+        )
         self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint, **safe)
 
     def finish(self) -> Summary:

@@ -25,25 +25,9 @@ def test_another_network_has_its_own_options():
 
 
 def test_shortcuts_dashes_and_dotted_options():
-    run = cli.parse(
-        [
-            "--pde",
-            "toy",
-            "--precision",
-            "float32",
-            "--max-steps",
-            "7",
-            "--seed=3",
-            "--options.k",
-            "0.2",
-            "--training.loss_weights.walls",
-            "5",
-            "--trainer.num_nodes",
-            "2",
-            "--record.log-every",
-            "9",
-        ]
-    )
+    short = ["--pde", "toy", "--precision", "float32", "--max-steps", "7", "--seed=3", "--options.k", "0.2"]
+    dotted = ["--training.loss_weights.walls", "5", "--trainer.num_nodes", "2", "--record.log-every", "9"]
+    run = cli.parse(short + dotted)
     assert (run.max_steps, run.seed, run.options["k"], run.record.log_every) == (7, 3, 0.2, 9)
     assert run.training.precision == "float32" and run.precision is None
     assert run.training.loss_weights == {"walls": 5.0}

@@ -11,24 +11,8 @@ from pinnfuse.models.pinn import NonFiniteLoss
 from pinnfuse.training import cli
 from pinnfuse.training.run import Run, read_checkpoint
 
-KEYS = [
-    "pde",
-    "problem",
-    "backend",
-    "precision",
-    "device",
-    "seed",
-    "steps",
-    "seconds",
-    "loss",
-    "rel_l2",
-    "step_ms",
-    "autograd_step_ms",
-    "speedup",
-    "peak_memory_mb",
-    "autograd_peak_memory_mb",
-    "versions",
-]
+KEYS = ["pde", "problem", "backend", "precision", "device", "seed", "steps", "seconds", "loss", "rel_l2"]
+KEYS += ["step_ms", "autograd_step_ms", "speedup", "peak_memory_mb", "autograd_peak_memory_mb", "versions"]
 
 
 def rows(run: Run) -> dict[int, dict[str, float]]:
