@@ -6,6 +6,9 @@ Measured on one H200 (Triton 3.6) for 4 channels, 6 hidden layers, 65,536 points
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import torch
 
 PARTS = {"float64": 0, "float32": 2, "bf16x3": 2, "tf32": 1}
 """bf16x3 (16 bits) is served by two halves (22 bits), at the same rate."""
@@ -24,6 +27,10 @@ class Launch:
     gradient_block: int = 64
     gradient: tuple[int, int] = (4, 2)
     once: bool = True
+    hopper: bool = True
+    hopper_warps: int = 4
+    registers: int | None = None
+    resident: int = 2
 
 
 def padded_width(widest: int, block: int) -> int:
@@ -51,3 +58,27 @@ def _fit(width: int, block: int) -> int:
     """Largest block of the weight gradient that divides the padded width: 128, else 64, else the block itself."""
     padded = padded_width(width, block)
     return next((b for b in (128, 64) if padded % b == 0), block)
+
+
+def hopper(launch: Launch, width: int, channels: int, parts: int, device: torch.device) -> bool:
+    """Whether the Hopper kernels can run: blocks of 64, accumulators of all channels in registers, weights on chip."""
+    if (
+        not launch.hopper
+        or launch.block != 64
+        or launch.rows != 64
+        or channels > 5
+        or parts == 0
+        or device.type != "cuda"
+    ):
+        return False
+    return parts * width * 64 * 2 <= 200 * 1024 and torch.cuda.get_device_capability(device) == (9, 0) and _gluon()
+
+
+@lru_cache(maxsize=1)
+def _gluon() -> bool:
+    """Gluon is experimental: a Triton whose interface differs takes the portable kernels."""
+    try:
+        from pinnfuse.kernels.jets import hopper_primitives  # noqa: F401
+    except (ImportError, AttributeError, TypeError):
+        return False
+    return True

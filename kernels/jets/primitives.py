@@ -78,6 +78,16 @@ def accumulate(acc, p, part_stride, scale_ptr, weight_scale, bh, bl, PARTS: tl.c
 
 
 @triton.jit
+def units(first, BLOCK: tl.constexpr, PERMUTED: tl.constexpr):
+    """Which units lie at the positions `first` .. `first + BLOCK` of the jets (see hopper_primitives)."""
+    r = tl.arange(0, BLOCK)
+    if PERMUTED:
+        return first + r // 32 * 32 + (r % 8) // 2 * 8 + (r % 32) // 8 * 2 + r % 2
+    else:
+        return first + r
+
+
+@triton.jit
 def add_to(p, x, again):
     """Store a partial sum, or add to it in a later chunk of points (`again` != 0)."""
     if again != 0:
@@ -116,7 +126,7 @@ def softplus(x):
         return tl.maximum(x, 0.0) + tl.where(e < 0.015625, series, tl.log(1.0 + e))
 
 
-@triton.jit(do_not_specialize=["layer_stride"])
+@triton.jit
 def split_weights_kernel(
     w_ptr,  # [L, H, H] weights, rows are outputs
     halves_ptr,  # [PARTS, L, H, H] out
@@ -147,7 +157,7 @@ def sum_rows_kernel(x_ptr, out_ptr, programs, columns, COLUMNS: tl.constexpr, RO
     tl.store(out_ptr + c, acc, mask=c < columns)
 
 
-@triton.jit(do_not_specialize=["tiles", "layers", "again", "layer_stride", "scale_stride"])
+@triton.jit(do_not_specialize=["tiles", "layers", "again", "scale_stride"])
 def weight_gradient_kernel(
     a_ptr,  # [layers, PARTS, CHANNELS, tiles ROWS, H] inputs of the layers
     a_scale_ptr,  # [layers, CHANNELS, tiles, H / BLOCK]
@@ -167,6 +177,7 @@ def weight_gradient_kernel(
     SPLIT: tl.constexpr,
     CHANNELS: tl.constexpr,
     PARTS: tl.constexpr,
+    PERMUTED: tl.constexpr,
 ):
     """dW = sum over points and channels of zbar^T a; a program (layer, block, part) takes every SPLIT-th tile."""
     pid = tl.program_id(0)
@@ -210,5 +221,7 @@ def weight_gradient_kernel(
             sz = tl.load(z_scale_ptr + at * NB + ro // BLOCK)
             sa = tl.load(a_scale_ptr + at * NB + ri // BLOCK)
             acc += t * sz[:, None] * sa[None, :]
-    p = dw_ptr + (part.to(tl.int64) * layers + layer) * H * H + ro[:, None] * H + ri[None, :]
+    uo = units(ob * BO, BO, PERMUTED)
+    ui = units(ib * BI, BI, PERMUTED)
+    p = dw_ptr + (part.to(tl.int64) * layers + layer) * H * H + uo[:, None] * H + ui[None, :]
     add_to(p, acc, again)

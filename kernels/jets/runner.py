@@ -8,6 +8,7 @@ the same input gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -22,9 +23,11 @@ from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import cache, config
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
+from pinnfuse.kernels.jets.hopper import generate_hopper
 from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, sum_rows_kernel, weight_gradient_kernel
 from pinnfuse.kernels.jets.source import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS, Spec, generate
+from pinnfuse.kernels.launching import launch
 
 SCRATCH_BYTES = 2 * 2**30
 """Most memory for the jets of a chunk of points."""
@@ -34,6 +37,12 @@ SCRATCH_BYTES = 2 * 2**30
 def module(spec: Spec) -> ModuleType:
     """The generated module of a spec."""
     return cache.load(generate(spec), "jets")
+
+
+@lru_cache(maxsize=128)
+def hopper_module(spec: Spec) -> ModuleType:
+    """Forward and backward kernels for Hopper cards."""
+    return cache.load(generate_hopper(spec), "hopper")
 
 
 @lru_cache(maxsize=64)
@@ -66,7 +75,7 @@ class TritonEngine(JetEngine):
         coefficients: Sequence[float],
         plan: JetPlan | None,
         precision: str,
-        launch: config.Launch | None = None,
+        configuration: config.Launch | None = None,
     ):
         self.operands = operands
         self.space, self.outputs_read, self.plan = space, tuple(outputs), plan
@@ -77,8 +86,9 @@ class TritonEngine(JetEngine):
         self.module = module(self.spec)
         self.parts = config.PARTS[precision]
         widest = max(self.stack.widths[1:-1])
-        self.config = launch or config.launch(widest, len(space), precision)
+        self.config = configuration or config.launch(widest, len(space), precision)
         self.width = config.padded_width(widest, self.config.block)
+        self.hopper = config.hopper(self.config, self.width, len(space), self.parts, operands[0].device)
         self.saves = any(name not in POLYNOMIAL for name in names)
         self.network: Operands = gather(self.stack, operands, self.width)
         item = self.network.first.element_size()
@@ -194,6 +204,20 @@ class TritonEngine(JetEngine):
         keep: bool,
         wanted: Sequence[bool],
     ) -> tuple[Tensor, Tensor]:
+        """`_launches` on the points' device, which need not be the current one."""
+        with torch.cuda.device(points.device) if points.is_cuda else nullcontext():
+            return self._launches(points, mode, constants, given, weighted, keep, wanted)
+
+    def _launches(
+        self,
+        points: Tensor,
+        mode: int,
+        constants: tuple[float, ...],
+        given: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor],
+        weighted: bool,
+        keep: bool,
+        wanted: Sequence[bool],
+    ) -> tuple[Tensor, Tensor]:
         """All launches of one call: sums [columns] and hidden weight gradients [L, H, H]."""
         c, net, stack, kernels = self.config, self.network, self.stack, self.module
         depth, width, block = stack.hidden, self.width, c.block
@@ -209,50 +233,64 @@ class TritonEngine(JetEngine):
         scales = points.new_empty(depth, (width // block) ** 2)
         hidden_weights: Tensor = net.hidden if self.parts == 0 else halves[0]
         layer_stride = net.hidden.numel()
-        common = {"H": width, "BLOCK": block, "PARTS": self.parts}
+        blocks_of = {"H": width, "BLOCK": block, "PARTS": self.parts}
         if depth and self.parts:
-            split_weights_kernel[(depth * (width // block) ** 2,)](net.hidden, halves, scales, layer_stride, **common)
-        common |= {"ROWS": c.rows, "ONCE": c.once and not triton.knobs.runtime.interpret}
+            grid = (depth * (width // block) ** 2,)
+            launch(split_weights_kernel, grid, (net.hidden, halves, scales, layer_stride), blocks_of, num_warps=4)
+        once = c.once and not triton.knobs.runtime.interpret
+        common = {**blocks_of, "ROWS": c.rows, "ONCE": once, "PERMUTED": self.hopper, "SAVE": backward, "STEP": c.step}
+        common |= {"MODE": mode, "WEIGHTED": weighted, "KEEP": keep, "WARPS": c.hopper_warps}
+        common |= {"BO": c.gradient_block, "BI": c.gradient_block, "SPLIT": split, "CHANNELS": len(self.space)}
         act = [self.spec.activations.index(name) for name in stack.activations]
         count, nb = points.shape[0], width // block
-        base = buffers.sums.shape[1] - (depth + 1 + stack.widths[0]) * width
+        columns = buffers.sums.shape[1]
+        base = columns - (depth + 1 + stack.widths[0]) * width
         a, z, sa, sz, saved = buffers.a, buffers.z, buffers.a_scale, buffers.z_scale, buffers.saved
-        forward = {"num_warps": c.forward[0], "num_stages": c.forward[1], "SAVE": backward, "STEP": c.step, **common}
+        hidden_kernels = hopper_module(self.spec) if self.hopper else kernels
+        forward, backward_ = (
+            ({"num_warps": c.hopper_warps, **({"maxnreg": c.registers} if c.registers else {})},) * 2
+            if self.hopper
+            else ({"num_warps": w, "num_stages": s} for w, s in (c.forward, c.backward))
+        )
         for start in range(0, count, self.chunk):
             tiles = -(-min(self.chunk, count - start) // c.rows)
             again = int(start > 0)
-            kernels.input_kernel[(tiles * nb,)](
-                points, net.first, net.first_bias, coefficients, a[0], sa[0], saved[0], count, start, tiles,
-                ACTIVATION=act[0], SAVE=backward, num_warps=c.output, **common,
-            )  # fmt: skip
+            programs = min(tiles, max(1, c.resident * _programs(points.device) // nb)) if self.hopper else tiles
+            args: tuple[object, ...]
+            args = (points, net.first, net.first_bias, coefficients, a[0], sa[0], saved[0], count, start, tiles)
+            launch(kernels.input_kernel, (tiles * nb,), args, {**common, "ACTIVATION": act[0]}, num_warps=c.output)
             for i in range(depth):
-                kernels.forward_kernel[(tiles * nb,)](
-                    a[i], sa[i], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients,
-                    a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride, ACTIVATION=act[i + 1], **forward,
-                )  # fmt: skip
-            kernels.output_kernel[(tiles,)](
-                points, a[depth], sa[depth], saved[depth], z[depth], sz[depth], net.last, net.last_bias, coefficients,
-                values, data, equation_weights, point_weights, adjoint, result, buffers.sums,
-                count, start, tiles, again, buffers.sums.shape[1],
-                MODE=mode, WEIGHTED=weighted, KEEP=keep, FIRST=depth == 0, ACTIVATION=act[depth],
-                num_warps=c.output, **common,
-            )  # fmt: skip
+                args = (a[i], sa[i], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
+                args = (*args, a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride)
+                constants_ = {**common, "ACTIVATION": act[i + 1]}
+                launch(hidden_kernels.forward_kernel, (programs * nb,), args, constants_, **forward)
+            args = (
+                points,
+                a[depth],
+                sa[depth],
+                saved[depth],
+                z[depth],
+                sz[depth],
+                net.last,
+                net.last_bias,
+                coefficients,
+            )
+            args = (*args, values, data, equation_weights, point_weights, adjoint, result, buffers.sums)
+            args = (*args, count, start, tiles, again, columns)
+            constants_ = {**common, "FIRST": depth == 0, "ACTIVATION": act[depth]}
+            launch(kernels.output_kernel, (tiles,), args, constants_, num_warps=c.output)
             if not backward:
                 continue
             for i in reversed(range(depth)):
-                kernels.backward_kernel[(tiles * nb,)](
-                    points, z[i + 1], sz[i + 1], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients,
-                    a[i], sa[i], saved[i], z[i], sz[i], buffers.sums[:, base + (depth - i) * width :],
-                    count, start, tiles, again, buffers.sums.shape[1], layer_stride,
-                    STEP=c.step, FIRST=i == 0, ACTIVATION=act[i],
-                    num_warps=c.backward[0], num_stages=c.backward[1], **common,
-                )  # fmt: skip
+                args = (points, z[i + 1], sz[i + 1], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
+                args = (*args, a[i], sa[i], saved[i], z[i], sz[i], buffers.sums[:, base + (depth - i) * width :])
+                args = (*args, count, start, tiles, again, columns, layer_stride)
+                constants_ = {**common, "FIRST": i == 0, "ACTIVATION": act[i]}
+                launch(hidden_kernels.backward_kernel, (programs * nb,), args, constants_, **backward_)
             if need_weights:
-                weight_gradient_kernel[(split * blocks,)](
-                    a, sa, z[1:], sz[1:], buffers.weights, tiles, depth, again, a.stride(0), sa.stride(0),
-                    H=width, ROWS=c.rows, BLOCK=block, BO=c.gradient_block, BI=c.gradient_block, SPLIT=split,
-                    CHANNELS=len(self.space), PARTS=self.parts, num_warps=c.gradient[0], num_stages=c.gradient[1],
-                )  # fmt: skip
+                args = (a, sa, z[1:], sz[1:], buffers.weights, tiles, depth, again, a.stride(0), sa.stride(0))
+                options = {"num_warps": c.gradient[0], "num_stages": c.gradient[1]}
+                launch(weight_gradient_kernel, (split * blocks,), args, common, **options)
         if mode == OUTPUTS:
             return points, points
         used = -(-min(count, self.chunk) // c.rows)
@@ -264,7 +302,8 @@ class TritonEngine(JetEngine):
 def _sum_rows(x: Tensor) -> Tensor:
     rows, columns = x.shape
     out = x.new_empty(columns)
-    sum_rows_kernel[(triton.cdiv(columns, 32),)](x, out, rows, columns, COLUMNS=32, ROWS=64, num_warps=4)
+    grid = (triton.cdiv(columns, 32),)
+    launch(sum_rows_kernel, grid, (x, out, rows, columns), {"COLUMNS": 32, "ROWS": 64}, num_warps=4)
     return out
 
 

@@ -39,7 +39,15 @@ def generate(spec: Spec) -> str:
     if unknown:
         raise NotGenerated(f"the activation {unknown[0]} has no Triton code")
     code = pointwise(spec.plan) if spec.plan is not None else None
-    parts = [_head(spec), _maxima(len(spec.space)), _input(spec), _forward(spec), _output(spec, code), _backward(spec)]
+    parts = [
+        _head(spec),
+        _maxima(len(spec.space)),
+        _column_sums(spec),
+        _input(spec),
+        _forward(spec),
+        _output(spec, code),
+        _backward(spec),
+    ]
     return "\n\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
@@ -69,7 +77,7 @@ def _head(spec: Spec) -> str:
 
 import triton
 import triton.language as tl
-from pinnfuse.kernels.jets.primitives import accumulate, add_to, get, put, sigmoid, softplus, tanh  # noqa: F401
+from pinnfuse.kernels.jets.primitives import accumulate, add_to, get, put, sigmoid, softplus, tanh, units  # noqa: F401
 '''
 
 
@@ -102,18 +110,39 @@ def maxima({", ".join(x)}, ONCE: tl.constexpr):
 '''
 
 
-_COMMON = "H: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr, ONCE: tl.constexpr"
-_INTEGERS = '["points", "first", "tiles", "again", "weight_stride", "columns"]'
+def _column_sums(spec: Spec) -> str:
+    """`sums<n>`: sums over the rows of n blocks; ONCE: by one joint reduction."""
+    parts = []
+    for n in sorted({spec.fields, spec.space.dimension + 1} - {1}):
+        x, y = [f"x{i}" for i in range(n)], [f"y{i}" for i in range(n)]
+        parts.append(f"""
+@triton.jit
+def _plus{n}({", ".join(x + y)}):
+    return {", ".join(f"{a} + {b}" for a, b in zip(x, y, strict=True))}
+
+
+@triton.jit
+def sums{n}({", ".join(x)}, ONCE: tl.constexpr):
+    if ONCE:
+        return tl.reduce(({", ".join(x)}), 0, _plus{n})
+    else:
+        return {", ".join(f"tl.sum({a}, 0)" for a in x)}
+""")
+    return "\n".join(parts)
+
+
+_COMMON = ", ".join(f"{name}: tl.constexpr" for name in ("H", "ROWS", "BLOCK", "PARTS", "ONCE", "PERMUTED"))
+_INTEGERS = '["points", "first", "tiles", "again", "columns"]'
 
 _TILE = """NB: tl.constexpr = H // BLOCK
 dtype = b_ptr.dtype.element_ty
 tile = tl.program_id(0) // NB
 nb = tl.program_id(0) % NB
 row = tile * ROWS + tl.arange(0, ROWS)
-h = nb * BLOCK + tl.arange(0, BLOCK)
+h = units(nb * BLOCK, BLOCK, PERMUTED)
 channel = tiles.to(tl.int64) * ROWS * H
 part = {channels} * channel
-offset = row[:, None].to(tl.int64) * H + h[None, :]"""
+offset = row[:, None].to(tl.int64) * H + (nb * BLOCK + tl.arange(0, BLOCK))[None, :]"""
 
 
 def _tile(space: ChannelSpace) -> list[str]:
@@ -284,8 +313,9 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
     space, m, count, d = spec.space, spec.fields, len(spec.space), spec.space.dimension
     reads = spec.outputs
     by_channel = {k: [(i, o.column) for i, o in enumerate(reads) if o.channel == k] for k in range(count)}
-    units = ["h = nb * BLOCK + tl.arange(0, BLOCK)", "offset = row[:, None].to(tl.int64) * H + h[None, :]"]
-    units += [f"u{f} = tl.load(w_ptr + {f} * H + h)[None, :]" for f in range(m)]
+    place = ["h = units(nb * BLOCK, BLOCK, PERMUTED)"]
+    place += ["offset = row[:, None].to(tl.int64) * H + (nb * BLOCK + tl.arange(0, BLOCK))[None, :]"]
+    place += [f"u{f} = tl.load(w_ptr + {f} * H + h)[None, :]" for f in range(m)]
 
     def load(k: int) -> str:
         return f"a{k} = get(a_ptr + {k} * channel + offset, part, a_scale_ptr + {_slot(k)}, PARTS)"
@@ -294,7 +324,7 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
         f"o{i} = tl.zeros([ROWS], dtype)" + (f" + tl.load(b_ptr + {o.column})" if o.channel == 0 else "")
         for i, o in enumerate(reads)
     ]
-    sums = list(units)
+    sums = list(place)
     for k in range(count):
         if by_channel[k]:
             sums += [load(k), *(f"o{i} += tl.sum(a{k} * u{f}, 1)" for i, f in by_channel[k])]
@@ -352,18 +382,22 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
         bias[f] = " + ".join(names) or "tl.zeros([ROWS], dtype)"
     back = [f"v{i} = v{i} + tl.zeros([ROWS], dtype)" for i in range(len(reads))]
     back += [f"add_to({slots} + {equations + trained + f}, tl.sum({bias[f]}, 0), again)" for f in range(m)]
-    sweep = [*units, *(f"gu{f} = tl.zeros([BLOCK], dtype)" for f in range(m))]
+    sweep = [*place, *(f"gu{f} = tl.zeros([ROWS, BLOCK], dtype)" for f in range(m))]
     for k in range(count):
         code_ = " + ".join(f"v{i}[:, None] * u{f}" for i, f in by_channel[k])
         sweep.append(f"b{k} = {code_ or 'tl.zeros([ROWS, BLOCK], dtype)'}")
     for i, name in enumerate(spec.activations):
         slopes = _slopes(spec, i)
+        seen: set[int] = set()
         for k in range(count):
             if name not in POLYNOMIAL:
                 slopes[k] = [load(k), *slopes[k]]
-            slopes[k] += [f"gu{f} += tl.sum(v{j}[:, None] * a{k}, 0)" for j, f in by_channel[k]]
+            for j, f in by_channel[k]:
+                slopes[k].append(f"gu{f} {'+=' if f in seen else '='} v{j}[:, None] * a{k}")
+                seen.add(f)
         sweep += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, slopes))]
     sweep += _store(count, "y", "z")
+    sweep += _joint_sums([f"gu{f}" for f in range(m)], [f"gu{f}" for f in range(m)])
     sweep += [f"add_to(part_ptr + tile.to(tl.int64) * columns + {f} * H + h, gu{f}, again)" for f in range(m)]
     sweep += [f"pb = {slots} + {equations + trained + m}", *_first_layer(space)]
     back += ["for nb in range(0, NB):", *(f"    {line}" for line in sweep)]
@@ -392,15 +426,34 @@ def output_kernel(
 """
 
 
+def _joint_sums(names: list[str], blocks: list[str]) -> list[str]:
+    """`names` = sums over the rows of `blocks`."""
+    if len(blocks) == 1:
+        return [f"{names[0]} = tl.sum({blocks[0]}, 0)"]
+    return [f"{', '.join(names)} = sums{len(blocks)}({', '.join(blocks)}, ONCE)"]
+
+
 def _first_layer(space: ChannelSpace) -> list[str]:
     """Sums over a tile: the bias of a hidden layer, and the weights of the first one."""
-    lines = ["add_to(pb + h, tl.sum(y0, 0), again)", "if FIRST:"]
+    names = [f"s{j}" for j in range(space.dimension + 1)]
+    joint = _joint_sums(names, ["y0", *first_layer_terms(space)])
+    stores = [
+        f"add_to(pb + {j} * H + h, {name}, again)" if j else f"add_to(pb + h, {name}, again)"
+        for j, name in enumerate(names)
+    ]
+    plain = "add_to(pb + h, tl.sum(y0, 0), again)"
+    return ["if FIRST:", *(f"    {line}" for line in (*joint, *stores)), "else:", f"    {plain}"]
+
+
+def first_layer_terms(space: ChannelSpace) -> list[str]:
+    """Per coordinate, what summed over points gives the gradient of its column of the input weights."""
+    result = []
     for j in range(space.dimension):
         terms = [f"y0 * x{j}[:, None]"]
         for k, seed in enumerate(space.seeds, start=1):
             terms += [f"y{k}" if slot is None else f"k{slot} * y{k}" for jj, slot in seed if jj == j]
-        lines.append(f"    add_to(pb + {j + 1} * H + h, tl.sum({' + '.join(terms)}, 0), again)")
-    return lines
+        result.append(" + ".join(terms))
+    return result
 
 
 def _backward(spec: Spec) -> str:

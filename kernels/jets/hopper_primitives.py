@@ -1,0 +1,169 @@
+r"""Building blocks of the Hopper kernels, in Gluon, with layouts chosen by hand.
+
+Jets go from memory to the tensor cores and back without passing through shared memory. A wgmma accumulator and a wgmma
+register operand of 64 columns hold the same entries in the same thread: of a row, thread q of four has the columns
+32 c + 8 j + 2 q + e (c < 2, j < 4, e < 2). Blocks of 64 units are therefore stored with that unit at position
+32 c + 8 q + 2 j + e: a thread moves its numbers in 16-byte pieces, and four threads fill whole sectors.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
+
+from pinnfuse.kernels.jets import primitives
+
+# names that changed between Triton 3.6 and 3.9
+copy_async = getattr(async_copy, "async_load", None) or async_copy.async_copy_global_to_shared
+barrier = getattr(gl, "barrier", None) or gl.thread_barrier
+
+power_of_two = gluon.jit(primitives.power_of_two.fn)
+tanh = gluon.jit(primitives.tanh.fn)
+sigmoid = gluon.jit(primitives.sigmoid.fn)
+softplus = gluon.jit(primitives.softplus.fn)
+add_to = gluon.jit(primitives.add_to.fn)
+
+
+@gluon.constexpr_function
+def product_layout(warps):
+    """A [64, 64] accumulator: one warpgroup has all columns, or two have half of them each."""
+    return gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, warps // 4], instr_shape=[16, 256 // warps, 16])
+
+
+@gluon.constexpr_function
+def operand_layout(warps):
+    return gl.DotOperandLayout(0, product_layout(warps), 2)
+
+
+@gluon.constexpr_function
+def memory_layout(warps, operand):
+    """The entries of an accumulator, or of a left operand, in the order of memory."""
+    half = [0, 32]
+    return gl.DistributedLinearLayout(
+        reg_bases=[[0, 1], [0, 2], [0, 4], [8, 0]] + ([half] if operand or warps == 4 else []),
+        lane_bases=[[0, 8], [0, 16], [1, 0], [2, 0], [4, 0]],
+        warp_bases=[[16, 0], [32, 0]] + ([[0, 0] if operand else half] if warps == 8 else []),
+        block_bases=[],
+        shape=[64, 64],
+    )
+
+
+@gluon.jit
+def positions(stride, WARPS: gl.constexpr, OPERAND: gl.constexpr):
+    """Offsets of a [64, 64] block whose rows are `stride` apart, in memory_layout."""
+    layout: gl.constexpr = memory_layout(WARPS, OPERAND)
+    row = gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
+    column = gl.arange(0, 64, layout=gl.SliceLayout(0, layout))
+    return row[:, None] * stride + column[None, :]
+
+
+@gluon.jit
+def to_memory(x, WARPS: gl.constexpr):
+    x = x.reshape([64, 2, 4, 4, 2]).permute((0, 1, 3, 2, 4)).reshape([64, 64])
+    return gl.convert_layout(x, memory_layout(WARPS, False), assert_trivial=True)
+
+
+@gluon.jit
+def from_memory(x, layout: gl.constexpr):
+    x = x.reshape([64, 2, 4, 4, 2]).permute((0, 1, 3, 2, 4)).reshape([64, 64])
+    return gl.convert_layout(x, layout, assert_trivial=True)
+
+
+@gluon.jit
+def put(p, part_stride, scale_ptr, x, m, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """As primitives.put; p in memory_layout."""
+    s, inverse = power_of_two(m)
+    y = x * s
+    if PARTS == 2:
+        f = ((y.to(gl.int32, bitcast=True) + 4096) & -8192).to(gl.float32, bitcast=True)
+        gl.store(p, to_memory(f.to(gl.float16), WARPS))
+        gl.store(p + part_stride, to_memory((y - f).to(gl.float16), WARPS))
+    else:
+        gl.store(p, to_memory(y.to(gl.float16), WARPS))
+    gl.store(scale_ptr, inverse)
+
+
+@gluon.jit
+def get(p, part_stride, scale_ptr, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """As primitives.get."""
+    x = gl.load(p).to(gl.float32)
+    if PARTS == 2:
+        x += gl.load(p + part_stride).to(gl.float32)
+    return from_memory(x, product_layout(WARPS)) * gl.load(scale_ptr)
+
+
+@gluon.jit
+def load_weights(
+    w_ptr, weight_stride, nb, H: gl.constexpr, PARTS: gl.constexpr, TRANSPOSED: gl.constexpr, WARPS: gl.constexpr
+):
+    """Start the copy of one column of blocks to shared memory: [PARTS * H / 64, 64, 64], high halves first."""
+    KB: gl.constexpr = H // 64
+    shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16)
+    blocked: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
+    w = gl.allocate_shared_memory(gl.float16, [PARTS * KB, 64, 64], shared)
+    r = gl.arange(0, 64, layout=gl.SliceLayout(1, blocked))
+    c = gl.arange(0, 64, layout=gl.SliceLayout(0, blocked))
+    for i in gl.static_range(PARTS * KB):
+        if TRANSPOSED:  # rows are outputs, the summed index of the backward product
+            p = w_ptr + ((i % KB) * 64 + r)[:, None] * H + (nb * 64 + c)[None, :]
+        else:
+            p = w_ptr + (nb * 64 + r)[:, None] * H + ((i % KB) * 64 + c)[None, :]
+        copy_async(w.index(i), p + (i // KB) * weight_stride)
+    async_copy.commit_group()
+    return w
+
+
+@gluon.jit
+def weights_ready():
+    async_copy.wait_group(0)
+    fence_async_shared()
+    barrier()
+
+
+@gluon.jit
+def block(w, i, TRANSPOSED: gl.constexpr):
+    if TRANSPOSED:
+        return w.index(i)
+    else:
+        return w.index(i).permute((1, 0))
+
+
+@gluon.jit
+def load_operand(p, part_stride, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """High and low halves of a block, in the layout of a left operand."""
+    high = from_memory(gl.load(p), operand_layout(WARPS))
+    low = high
+    if PARTS == 2:
+        low = from_memory(gl.load(p + part_stride), operand_layout(WARPS))
+    return high, low
+
+
+@gluon.jit
+def start_product(ah, al, w, kb, KB: gl.constexpr, PARTS: gl.constexpr, TRANSPOSED: gl.constexpr, WARPS: gl.constexpr):
+    """Start a block times block kb of w, from a zero accumulator, small products first."""
+    wh = block(w, kb, TRANSPOSED)
+    t = warpgroup_mma_init(gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS)))
+    if PARTS == 2:
+        wl = block(w, KB + kb, TRANSPOSED)
+        t = warpgroup_mma(al, wh, t, use_acc=False, is_async=True)
+        t = warpgroup_mma(ah, wl, t, is_async=True)
+        t = warpgroup_mma(ah, wh, t, is_async=True)
+    else:
+        t = warpgroup_mma(ah, wh, t, use_acc=False, is_async=True)
+    return t
+
+
+@gluon.jit
+def finish_product(t, ah, al, PARTS: gl.constexpr):
+    if PARTS == 2:
+        t, ah, al = warpgroup_mma_wait(0, deps=[t, ah, al])
+    else:
+        t, ah = warpgroup_mma_wait(0, deps=[t, ah])
+    return t

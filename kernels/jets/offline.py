@@ -1,0 +1,99 @@
+"""Compile the kernels of a spec for a card that is not here, and read what they use: registers, stack, shared memory.
+
+Triton carries its own assembler, so this needs no card. Spills are found so before a card is spent on them, and
+continuous integration checks that every kernel compiles for every supported architecture.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from pinnfuse.kernels.jets import config
+from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
+from pinnfuse.kernels.jets.runner import hopper_module, module
+from pinnfuse.kernels.jets.source import LOSS_AND_GRADIENT, Spec
+
+HALVES = ("i_ptr", "a_ptr", "z_ptr", "halves_ptr")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one compiled kernel uses. `stack` is in bytes a thread; anything above a few words is spilled registers."""
+
+    kernel: str
+    capability: int
+    registers: int
+    stack: int
+    shared: int
+
+
+def resources(spec: Spec, width: int, precision: str, capability: int, hopper: bool = False) -> list[Resources]:
+    """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100)."""
+    c = config.launch(width, len(spec.space), precision)
+    parts, padded = config.PARTS[precision], config.padded_width(width, c.block)
+    constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once, "PERMUTED": hopper}
+    constants |= {"SAVE": True, "STEP": c.step, "MODE": LOSS_AND_GRADIENT, "WEIGHTED": True, "KEEP": False}
+    constants |= {"FIRST": False, "ACTIVATION": 0, "WARPS": c.hopper_warps, "CHANNELS": len(spec.space)}
+    constants |= {"BO": c.gradient_block, "BI": c.gradient_block, "SPLIT": 8}
+    plain = module(spec)
+    layers: Any = hopper_module(spec) if hopper else plain
+    walk = (c.hopper_warps, 1)
+    kernels = [
+        (plain.input_kernel, (c.output, 3)),
+        (layers.forward_kernel, walk if hopper else c.forward),
+        (plain.output_kernel, (c.output, 3)),
+        (layers.backward_kernel, walk if hopper else c.backward),
+        (weight_gradient_kernel, c.gradient),
+    ]
+    if parts:
+        kernels.append((split_weights_kernel, (4, 3)))
+    return [_compile(kernel, constants, parts, capability, *options) for kernel, options in kernels]
+
+
+def _compile(kernel: Any, constants: dict[str, Any], parts: int, capability: int, warps: int, stages: int) -> Resources:
+    name = kernel.fn.__name__
+    real, half = ("*fp64", "*fp64") if parts == 0 else ("*fp32", "*fp16")
+    weights = ("w_ptr",) if name in ("forward_kernel", "backward_kernel") else ()
+    signature, values, hints = {}, {}, {}
+    for i, argument in enumerate(kernel.arg_names):
+        if argument in constants:
+            signature[argument], values[i,] = "constexpr", constants[argument]
+        elif argument.endswith("_ptr"):
+            signature[argument] = half if argument in (*HALVES, *weights) else real
+        else:
+            signature[argument] = "i32"
+        if argument.endswith("_ptr") or argument in ("weight_stride", "layer_stride"):
+            hints[i,] = [["tt.divisibility", 16]]
+    source: Any = ASTSource
+    if getattr(kernel, "is_gluon", lambda: False)():
+        from triton.experimental.gluon._runtime import GluonASTSource
+
+        source = GluonASTSource
+    compiled = triton.compile(
+        source(kernel, signature, values, hints),
+        target=GPUTarget("cuda", capability, 32),
+        options={"num_warps": warps, "num_stages": stages},
+    )
+    registers, stack = _usage(compiled.asm["cubin"])
+    return Resources(name, capability, registers, stack, compiled.metadata.shared)
+
+
+def _usage(cubin: bytes) -> tuple[int, int]:
+    """Registers and bytes of stack, from the cubin."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        text = subprocess.run([str(tool), "-res-usage", file.name], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", text)
+    assert found is not None, text
+    return int(found[1]), int(found[2])
