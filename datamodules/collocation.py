@@ -14,13 +14,15 @@ from torch.utils.data import DataLoader, TensorDataset
 from pinnfuse.models.problem_loss import INTERIOR
 from pinnfuse.optimizers import total_steps
 from pinnfuse.problems import Problem, TrainingSpec
+from pinnfuse.problems.weighting import point_weights
 
 
 class Points(NamedTuple):
-    """Points [N, d] of one loss term, and its data columns {name: [N]}."""
+    """Points [N, d] of one loss term, its data columns {name: [N]}, and the weights [N] of its points."""
 
     points: Tensor
     data: dict[str, Tensor] | None = None
+    weights: Tensor | None = None
 
 
 Batch = dict[str, Points]
@@ -70,9 +72,12 @@ class CollocationDataModule(LightningDataModule):
             int(np.random.SeedSequence([self.seed, rank, index]).generate_state(1, np.uint64)[0] >> 1)
         )
         how = {"generator": generator, "device": device, "dtype": self.dtype, "method": self.training.sampler}
-        batch = {INTERIOR: Points(self.problem.domain.sample(self.training.interior, **how))}
+        names = self.problem.pde.coordinates
+        inside = self.problem.domain.sample(self.training.interior, **how)
+        batch = {INTERIOR: Points(inside, None, point_weights(self.problem.weighting, names, inside))}
         for condition in self.conditions:
-            batch[condition.name] = Points(*condition.sample(self.training.boundary, **how))
+            points, data = condition.sample(self.training.boundary, **how)
+            batch[condition.name] = Points(points, data, point_weights(condition.weighting, names, points))
         return batch
 
     def train_dataloader(self) -> CollocationStream:

@@ -20,6 +20,7 @@ class Points(Protocol):
 
     points: Tensor
     data: dict[str, Tensor] | None
+    weights: Tensor | None
 
 
 class ProblemLoss(nn.Module):
@@ -68,11 +69,15 @@ class ProblemLoss(nn.Module):
             net: [N, coordinates] -> [N, fields].
             batch: {"interior" or condition: its points and data columns}.
         """
-        inside = self.interior.evaluate(net, batch[INTERIOR].points, data=batch[INTERIOR].data)
+        interior = batch[INTERIOR]
+        inside = self.interior.evaluate(net, interior.points, interior.weights, interior.data)
         total, terms = inside.loss, dict(inside.per_equation)
         for name, weight, shift, term in zip(self.names, self.weights, self.shifts, self._terms()[1:], strict=True):
-            points, data = batch[name].points, batch[name].data
-            loss = term(net, points, data=data) if shift is None else _two_point(term, net, points, shift)
+            drawn = batch[name]
+            if shift is None:
+                loss = term(net, drawn.points, drawn.weights, drawn.data)
+            else:
+                loss = _two_point(term, net, drawn, shift)
             terms[name] = loss.detach()
             total = total + weight * loss
         return total, terms
@@ -91,8 +96,10 @@ class ProblemLoss(nn.Module):
             term.check_finite = check
 
 
-def _two_point(term: FusedResidualLoss, net: nn.Module, points: Tensor, shift: Sequence[float]) -> Tensor:
-    """sum_e mean_n (R_e(x + shift) - R_e(x))^2, which compares two faces of a periodic domain."""
+def _two_point(term: FusedResidualLoss, net: nn.Module, drawn: Points, shift: Sequence[float]) -> Tensor:
+    """sum_e mean_n w_n (R_e(x + shift) - R_e(x))^2, which compares two faces of a periodic domain."""
+    points = drawn.points
     there = points + torch.tensor(shift, dtype=points.dtype, device=points.device)
     r = term.residuals(net, torch.cat([points, there]))
-    return (r[len(points) :] - r[: len(points)]).square().mean(0).sum()
+    squares = (r[len(points) :] - r[: len(points)]).square().sum(1)
+    return squares.mean() if drawn.weights is None else (drawn.weights * squares).mean()

@@ -105,7 +105,7 @@ class ClosedForm:
             for k, terms in enumerate(space.composition)
             for q in sorted({len(t.factors) for t in terms})
         ]
-        self._products = [[(*t.factors, weight(t)) for t in terms] for terms in space.product]
+        self._products = [[(t.factors[0], t.factors[1], weight(t)) for t in terms] for terms in space.product]
         self._seeds = [
             [(coordinate, 1.0 if slot is None else coefficients[slot]) for coordinate, slot in seed]
             for seed in space.seeds
@@ -304,8 +304,9 @@ class ClosedForm:
             out = grad * b[0]
             for k in range(1, self.channels):
                 out[0].addcmul_(grad[k], b[k])
-                for *factors, weight in self._products[k]:
-                    out[factors[mine]].addcmul_(grad[k], b[factors[other]], value=weight)
+                for i, j, weight in self._products[k]:
+                    pair = (i, j)
+                    out[pair[mine]].addcmul_(grad[k], b[pair[other]], value=weight)
             results.append((op.inputs[mine], _fit_width(out, x[mine].width)))
         return results
 

@@ -92,6 +92,20 @@ def _log(z: Tensor, n: int) -> Derivatives:
     return [torch.log(z), *_power(-1.0)(z, n - 1)] if n else [torch.log(z)]
 
 
+def _atan(z: Tensor, n: int) -> Derivatives:
+    q = z * z
+    d = torch.reciprocal(1 + q)
+    polynomials: list[Callable[[], Tensor]] = [
+        lambda: d,
+        lambda: -2 * z * d**2,
+        lambda: (6 * q - 2) * d**3,
+        lambda: 24 * z * (1 - q) * d**4,
+        lambda: 24 * ((5 * q - 10) * q + 1) * d**5,
+        lambda: -240 * z * ((3 * q - 10) * q + 3) * d**6,
+    ]
+    return [torch.atan(z), *(f() for f in polynomials[:n])]
+
+
 def _power(exponent: float) -> Callable[[Tensor, int], Derivatives]:
     def derivatives(z: Tensor, n: int) -> Derivatives:
         out: Derivatives = []
@@ -114,6 +128,7 @@ UNARY: dict[str, Callable[[Tensor, int], Derivatives]] = {
     "cos": _cos,
     "exp": _exp,
     "log": _log,
+    "atan": _atan,
     "sqrt": _power(0.5),
     "reciprocal": _power(-1.0),
 }

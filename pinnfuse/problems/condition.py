@@ -13,6 +13,7 @@ from torch import Tensor
 from pinnfuse.domains import Box, Face, PointSet, Region
 from pinnfuse.errors import nearest
 from pinnfuse.pde import PDE, Jet, parse_jet
+from pinnfuse.problems.weighting import Weighting
 
 Value: TypeAlias = "str | float | Callable[[Tensor], Tensor]"
 """A prescribed value: text in the coordinates and parameters, a number, or a function of the [n, d] points -> [n]."""
@@ -40,6 +41,8 @@ class Condition:
     """[n, d] points -> {data column of `pde`: [n]}; None where `pde` has no data columns or `observed` holds them"""
     shift: tuple[float, ...] | None = None
     """Translation from the low to the high face, periodic conditions only"""
+    weighting: Weighting | None = None
+    """Weight of a point in the mean squared residual: text in the coordinates, or a function"""
     observed: dict[str, Tensor] | None = None
     """{data column: [N]} beside the rows of a `PointSet` region, observations only"""
 

@@ -13,6 +13,7 @@ from pinnfuse.errors import nearest
 from pinnfuse.pde import PDE
 from pinnfuse.problems.condition import Condition
 from pinnfuse.problems.spec import ModelSpec, TrainingSpec
+from pinnfuse.problems.weighting import Weighting
 from pinnfuse.reference import Reference
 from pinnfuse.reference.base import Array
 
@@ -45,6 +46,8 @@ class Problem:
     """Names of conditions that need no loss term under `hard`"""
     periodic: dict[str, float] = field(default_factory=dict)
     """{coordinate: period} for an exactly periodic embedding; conditions of kind "periodic" then need no loss term"""
+    weighting: Weighting | None = None
+    """Weight of a point of the interior in the mean squared residuals: text in the coordinates, or a function"""
     metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """{name: fields} whose relative L2 error is reported; by default one per field"""
     up_to_constant: tuple[str, ...] = ()
