@@ -368,3 +368,32 @@ def test_constant_parameters_change_at_run_time():
     restored = FusedResidualLoss(pde)
     restored.load_state_dict(loss_fn.state_dict())
     assert restored.constants == {"nu": 0.5}
+
+
+def test_jets_of_the_points_alone_follow_the_points():
+    """A hard-constraint transform is computed once per set of points, and again when they change in place."""
+    pde = PDES["burgers"]
+    net, points = case(pde, RECOGNISED["hard"])
+    loss_fn = FusedResidualLoss(pde, backend="torch")
+    first = loss_fn(net, points).item()
+    assert loss_fn(net, points).item() == first
+    points += 0.25
+    truth = FusedResidualLoss(pde, backend="autograd")(net, points)
+    torch.testing.assert_close(loss_fn(net, points), truth)
+    with torch.no_grad():
+        net.body[0].weight.mul_(1.5)
+    torch.testing.assert_close(loss_fn(net, points), FusedResidualLoss(pde, backend="autograd")(net, points))
+    for _ in range(40):  # new tensors that may get the address of older ones
+        other = torch.rand(37, 2, dtype=torch.float64)
+        torch.testing.assert_close(loss_fn(net, other), FusedResidualLoss(pde, backend="autograd")(net, other))
+
+
+def test_an_output_that_depends_on_the_points_alone():
+    class Known(nn.Module):
+        def forward(self, x):
+            return torch.sin(x[:, :1]) * x[:, 1:]
+
+    pde = PDES["burgers"]
+    points = torch.rand(9, 2, dtype=torch.float64)
+    got = FusedResidualLoss(pde, backend="torch")(Known(), points)
+    torch.testing.assert_close(got, FusedResidualLoss(pde, backend="autograd")(Known(), points))

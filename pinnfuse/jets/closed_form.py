@@ -13,8 +13,11 @@ of q factors in channel k:
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -106,6 +109,8 @@ class ClosedForm:
             for q in sorted({len(t.factors) for t in terms})
         ]
         self._products = [[(t.factors[0], t.factors[1], weight(t)) for t in terms] for terms in space.product]
+        self._passive = _passive(program)
+        self._kept: OrderedDict[Any, tuple[Tensor, dict[int, JetValue]]] = OrderedDict()
         self._seeds = [
             [(coordinate, 1.0 if slot is None else coefficients[slot]) for coordinate, slot in seed]
             for seed in space.seeds
@@ -113,10 +118,14 @@ class ClosedForm:
 
     def forward(self, points: Tensor, operands: Sequence[Tensor]) -> tuple[DenseJet, list[JetValue], dict[int, _Saved]]:
         """Jet of the output, and what the adjoint needs."""
-        values: list[JetValue] = [self._input(points)]
         saved: dict[int, _Saved] = {}
+        values: list[JetValue] = [self._input(points)]
+        known = self._passive_values(points, values[0])
         for i, op in enumerate(self.program.operations):
-            values.append(self._forward(i, op, [values[j] for j in op.inputs], operands, saved))
+            if self._passive[i + 1]:
+                values.append(known.get(i + 1, values[0]))  # never read where it is not known
+            else:
+                values.append(self._forward(i, op, [values[j] for j in op.inputs], operands, saved))
         last = values[-1]
         if isinstance(last, AffineJet):
             last = DenseJet(torch.stack([c.expand_as(last.value) for c in last.channels()]))
@@ -142,6 +151,32 @@ class ClosedForm:
             need = [active[j] for j in op.inputs]
             for j, g in self._adjoint(i, op, grad, inputs, need, operands, saved, gradients):
                 pending[j] = g if j not in pending else pending[j] + g
+
+    def _passive_values(self, points: Tensor, coordinates: JetValue) -> dict[int, JetValue]:
+        """Jets that depend on nothing but the points (a hard-constraint transform, say), kept while the points stay.
+
+        Only those that other operations read are kept. A CUDA graph may change the points behind a tensor's version,
+        so nothing is kept while one is captured.
+        """
+        if not any(self._passive[1:]):
+            return {}
+        keep = not (points.is_inference() or (points.is_cuda and torch.cuda.is_current_stream_capturing()))
+        version = points._version if keep else None
+        key = (points.data_ptr(), version, points.shape, points.stride(), points.dtype, points.device)
+        if keep and key in self._kept:
+            return self._kept[key][1]
+        values: dict[int, JetValue] = {0: coordinates}
+        for i, op in enumerate(self.program.operations):
+            if self._passive[i + 1]:
+                values[i + 1] = self._forward(i, op, [values[j] for j in op.inputs], (), {})
+        read = {j for i, op in enumerate(self.program.operations) if not self._passive[i + 1] for j in op.inputs}
+        read.add(len(self.program.operations))
+        result = {j: value for j, value in values.items() if j in read}
+        if keep:
+            self._kept[key] = (points, result)  # the points too: their address cannot be given to others meanwhile
+            while sum(_bytes(v) for _, jets in self._kept.values() for v in jets.values()) > KEPT_BYTES:
+                self._kept.popitem(last=False)
+        return result
 
     def _active(self, wanted: Sequence[bool]) -> list[bool]:
         """Which values depend on an operand whose gradient is wanted."""
@@ -317,6 +352,28 @@ class _Saved:
 
     derivatives: Derivatives
     products: list[Tensor]
+
+
+def _passive(program: Program) -> list[bool]:
+    """Which values depend on the points alone."""
+    passive = [True]
+    for op in program.operations:
+        passive.append(not op.operands and all(passive[j] for j in op.inputs))
+    return passive
+
+
+KEPT_BYTES = 64 * 2**20
+"""Memory for passive jets of one program: those of the point sets that a training loop goes round."""
+
+
+def _bytes(x: JetValue) -> int:
+    return x.data.nbytes if isinstance(x, DenseJet) else x.value.nbytes + x.rows.nbytes
+
+
+@lru_cache(maxsize=64)
+def closed_form(program: Program, space: ChannelSpace, coefficients: tuple[float, ...]) -> ClosedForm:
+    """The propagation rules of a program, compiled once."""
+    return ClosedForm(program, space, coefficients)
 
 
 def _power(channel: int, q: int, terms: list[tuple[tuple[int, ...], float]]) -> _Power:

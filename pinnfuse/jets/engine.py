@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinnfuse.jets.closed_form import ClosedForm, Gradients
+from pinnfuse.jets.closed_form import Gradients, closed_form
 from pinnfuse.jets.plan import JetPlan, Output, evaluate_residuals
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
@@ -149,7 +149,7 @@ class ClosedFormEngine(ChunkedEngine):
     ):
         self.operands = operands
         self._detached = [t.detach() for t in operands]
-        self._jets = ClosedForm(program, space, coefficients)
+        self._jets = closed_form(program, space, tuple(coefficients))
         self._read = ([o.channel for o in outputs], [o.column for o in outputs])
         self.chunk = chunk_size(program, space, operands[0] if operands else torch.empty(0))
 

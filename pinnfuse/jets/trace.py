@@ -134,7 +134,20 @@ _MODULE_UNARY: dict[type[nn.Module], str] = {
 }
 _FUNCTION_UNARY: dict[str, str] = {
     name: name
-    for name in ("tanh", "sigmoid", "sin", "cos", "exp", "log", "sqrt", "reciprocal", "atan", "silu", "gelu", "softplus")
+    for name in (
+        "tanh",
+        "sigmoid",
+        "sin",
+        "cos",
+        "exp",
+        "log",
+        "sqrt",
+        "reciprocal",
+        "atan",
+        "silu",
+        "gelu",
+        "softplus",
+    )
 }
 _IDENTITIES = {"contiguous", "clone"}
 _ALIASES = {
