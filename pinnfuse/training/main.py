@@ -33,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, BackendUnavailable, NonFiniteLoss) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
         return 1
+    except KeyboardInterrupt:  # before the fit, or a second time
+        console.print("interrupted")
+        return 130
     console.print(summary.line(run.folder), highlight=False, soft_wrap=True)
     if run.stop.received is None:
         return 0

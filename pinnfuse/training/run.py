@@ -39,15 +39,15 @@ class Run:
     def __init__(self, config: RunConfig, console: Console | None = None):
         self.config = config
         self.problem = problems.get(config.pde, config.problem, **config.options)
-        self.folder = _folder(config)
+        self.folder = run_folder(config)
         self.checkpoint = find_checkpoint(config.resume) if config.resume else None
-        self.resumed_at = int(read_checkpoint(self.checkpoint)["pinnfuse"]["step"]) if self.checkpoint else 0
         training = config.training
         planned = total_steps(training.phases)
         self.steps = planned if config.max_steps is None else min(config.max_steps, planned)
         torch.manual_seed(config.seed)
         net = for_problem(self.problem, config.model, training.hard, **config.network)
         self.module = PINN(self.problem, net, training, config.backend, config.record.log_every)
+        self.resumed_at = self._resume(self.checkpoint) if self.checkpoint else 0
         self.data = CollocationDataModule(self.problem, training, config.seed, planned)
         self.stopwatch = Stopwatch(self.data.points_per_step, training.max_seconds)
         self.speedup = SpeedupMonitor(self.stopwatch, config.record.speedup_steps)
@@ -55,6 +55,18 @@ class Run:
         self.stop = GracefulStop()
         self.history = History(None if config.logger == "none" else self.folder / "metrics.csv")
         self.trainer = self._trainer(console or Console())
+
+    def _resume(self, path: str) -> int:
+        """Check that the checkpoint is whole and fits; returns the steps it has done. The trainer loads it."""
+        checkpoint = read_checkpoint(path)
+        try:
+            self.module.load_state_dict(checkpoint["state_dict"])
+        except RuntimeError as error:
+            raise ValueError(
+                f"--resume: {path} holds another network or problem than these options describe. "
+                f"Leave out options that change them.\n{error}"
+            ) from error
+        return int(checkpoint["pinnfuse"]["step"])
 
     def _trainer(self, console: Console) -> Trainer:
         config, record = self.config, self.config.record
@@ -148,10 +160,13 @@ class Run:
         return report.draw(self.history.series(), self.module.phase_starts)
 
 
-def _folder(config: RunConfig) -> Path:
+def run_folder(config: RunConfig) -> Path:
+    """Where the run writes; by default a new folder, the same in all processes of the run."""
     if config.out is None:
         name = f"{config.pde}-{config.problem}-{time.strftime('%Y%m%d-%H%M%S')}"
-        config.out = os.environ.setdefault(_FOLDER, str(Path("runs") / name))
+        if first_process():
+            os.environ[_FOLDER] = str(Path("runs") / name)
+        config.out = os.environ[_FOLDER]
     return Path(config.out)
 
 

@@ -22,7 +22,7 @@ def data(problem):
 
 
 def flat(batch):
-    return torch.cat([points.flatten() for points, _ in batch.values()])
+    return torch.cat([drawn.points.flatten() for drawn in batch.values()])
 
 
 def test_every_term_has_its_points_in_its_region(data, problem):

@@ -9,7 +9,7 @@ import torch
 
 from pinnfuse.models.pinn import NonFiniteLoss
 from pinnfuse.training import cli
-from pinnfuse.training.run import Run, read_checkpoint
+from pinnfuse.training.run import Run, read_checkpoint, run_folder
 
 KEYS = ["pde", "problem", "backend", "precision", "device", "seed", "steps", "seconds", "loss", "rel_l2"]
 KEYS += ["step_ms", "autograd_step_ms", "speedup", "peak_memory_mb", "autograd_peak_memory_mb", "versions"]
@@ -129,6 +129,13 @@ def test_damaged_checkpoint(start, content):
         Run(cli.parse(["--resume", str(run.folder)]))
 
 
+def test_checkpoint_of_another_network(start):
+    run = go(start("run", "--max-steps", "3"))
+    with pytest.raises(ValueError, match="holds another network") as caught:
+        Run(cli.parse(["--resume", str(run.folder), "--network.width", "13"]))
+    assert "size mismatch" in str(caught.value)
+
+
 def test_checkpoint_of_something_else(tmp_path):
     torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match="not a checkpoint of a run"):
@@ -242,3 +249,5 @@ def test_default_folder_names_pde_and_problem(monkeypatch, tmp_path):
     monkeypatch.delenv("PINNFUSE_RUN_FOLDER", raising=False)
     folder = Run(cli.parse(["--pde", "toy", "--logger", "none", "--accelerator", "cpu"])).folder
     assert folder.parent == Path("runs") and folder.name.startswith("toy-rod-2")
+    monkeypatch.setenv("LOCAL_RANK", "1")  # a process that the first one started
+    assert run_folder(cli.parse(["--pde", "toy"])) == folder
