@@ -28,6 +28,7 @@ class Launch:
     gradient: tuple[int, int] = (4, 2)
     once: bool = True
     hopper: bool = True
+    chained: bool = True
     hopper_warps: int = 4
     registers: int | None = None
     resident: int = 2
@@ -50,8 +51,8 @@ def launch(width: int, channels: int, precision: str) -> Launch:
         return Launch(block=32, step=32, gradient_block=_fit(width, 32))
     base = Launch(gradient_block=_fit(width, 64))
     if width > 64:
-        base = replace(base, step=32, forward=(4, 2), backward=(4, 2), output=8, gradient=(8, 3))
-    return base
+        return replace(base, step=32, forward=(4, 2), backward=(4, 2), output=8, gradient=(8, 3))
+    return replace(base, gradient=(4, 4)) if precision == "tf32" else base  # 0.112 -> 0.101 ms
 
 
 def _fit(width: int, block: int) -> int:
@@ -72,6 +73,11 @@ def hopper(launch: Launch, width: int, channels: int, parts: int, device: torch.
     ):
         return False
     return parts * width * 64 * 2 <= 200 * 1024 and torch.cuda.get_device_capability(device) == (9, 0) and _gluon()
+
+
+def chained(launch: Launch, width: int, depth: int, parts: int, activations: int) -> bool:
+    """Whether all hidden layers run in one kernel: 64 units, and the weights of all layers fit on chip."""
+    return launch.chained and width == 64 and depth > 0 and activations == 1 and parts * depth * 8 <= 200
 
 
 @lru_cache(maxsize=1)

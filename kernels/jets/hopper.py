@@ -14,7 +14,15 @@ from pinnfuse.kernels.jets.source import Spec, first_layer_terms, indent
 
 def generate_hopper(spec: Spec) -> str:
     return "\n\n".join(
-        part.strip("\n") + "\n" for part in (_HEAD, _reductions(spec.space), _forward(spec), _backward(spec))
+        part.strip("\n") + "\n"
+        for part in (
+            _HEAD,
+            _reductions(spec.space),
+            _forward(spec),
+            _backward(spec),
+            _stack_forward(spec),
+            _stack_backward(spec),
+        )
     )
 
 
@@ -25,7 +33,8 @@ import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from pinnfuse.kernels.jets.hopper_primitives import (  # noqa: F401
-    add_to, finish_product, from_memory, get, load_operand, load_weights, positions, product_layout, put, sigmoid,
+    add_to, finish_product, from_memory, get, load_all_weights, load_operand, load_weights, operand, positions,
+    product_layout, put, sigmoid,
     softplus, start_product, tanh, to_memory, weights_ready,
 )
 '''
@@ -178,4 +187,127 @@ def backward_kernel(
     WARPS: gl.constexpr,
 ):
 {indent(lines + _loop(body), 1)}
+"""
+
+
+def _chained(count: int, name: str, layer: str, transposed: bool) -> list[str]:
+    """Products of operands in registers (`oh<k>`, `ol<k>`, inverse scales `os<k>`) with the weights of one layer."""
+    lines = [f"scale = gl.load(w_scale_ptr + {layer})"]
+    for k in range(count):
+        lines += [
+            f"t = start_product(oh{k}, ol{k}, wb, {layer}, DEPTH, PARTS, {transposed}, WARPS)",
+            f"{name}{k} = finish_product(t, oh{k}, ol{k}, PARTS) * (os{k} * scale)",
+        ]
+    return lines
+
+
+def _chain(count: int, name: str, pointer: str) -> list[str]:
+    """Store a layer's blocks and keep them as the next operands."""
+    values = [f"{name}{k}" for k in range(count)]
+    lines = [f"{', '.join(f'm{k}' for k in range(count))} = maxima({', '.join(values)})"]
+    for k, v in enumerate(values):
+        place = f"{pointer}_row + {k} * channel + at, part, {pointer}_scale_row + {k} * tiles + tile"
+        lines += [
+            f"th, tl_, os{k} = put({place}, {v}, m{k}, PARTS, WARPS)",
+            f"oh{k} = operand(th, WARPS)",
+            f"ol{k} = operand(tl_, WARPS)",
+        ]
+    return lines
+
+
+_STACK = """channel = tiles.to(gl.int64) * 4096
+part = {channels} * channel
+at = positions(64, WARPS, False)
+to = positions(64, WARPS, True)
+h = gl.arange(0, 64, layout=gl.SliceLayout(0, product_layout(WARPS)))
+wb = load_all_weights(w_ptr, weight_stride, DEPTH, PARTS, WARPS)"""
+
+
+def _stack_forward(spec: Spec) -> str:
+    """Input layer and all hidden layers of 64 units, a tile at a time: every jet is written once and read by nobody."""
+    space, count, d, name = spec.space, len(spec.space), spec.space.dimension, spec.activations[0]
+    save = [] if name in POLYNOMIAL else ["if SAVE:"]
+    if save:
+        save += [f"    gl.store(s_row + {k} * channel + at, to_memory(z{k}, WARPS))" for k in range(count)]
+    activate = [*compose(space, name), *save, *_chain(count, "a", "a")]
+    row = "n = first + tile * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, product_layout(WARPS)))"
+    first = [row, "live = n < points"]
+    first += [f"x{j} = gl.load(x_ptr + n.to(gl.int64) * {d} + {j}, mask=live, other=0.0)" for j in range(d)]
+    first += [f"w{j} = gl.load(w0_ptr + h * {d} + {j})[None, :]" for j in range(d)]
+    value = " + ".join(f"x{j}[:, None] * w{j}" for j in range(d))
+    first.append(f"z0 = {value} + gl.load(b0_ptr + h)[None, :]")
+    for k, seed in enumerate(space.seeds, start=1):
+        code = " + ".join(f"w{j}" if slot is None else f"k{slot} * w{j}" for j, slot in seed) or "0.0 * w0"
+        first.append(f"z{k} = gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS)) + {code}")
+    advance = ["a_row += layer_stride", "a_scale_row += scale_stride", "s_row += save_stride"]
+    inner = [*_chained(count, "z", "l", False), "z0 += gl.load(b_ptr + l * 64 + h)[None, :]", *advance, *activate]
+    body = [
+        "a_row = a_ptr + tile.to(gl.int64) * 4096",
+        "a_scale_row = a_scale_ptr",
+        "s_row = s_ptr + tile.to(gl.int64) * 4096",
+    ]
+    body += [*first, *activate, "for l in range(DEPTH):", *(f"    {line}" for line in inner)]
+    lines = _STACK.format(channels=count).split("\n")
+    lines += [f"k{i} = gl.load(c_ptr + {i})" for i in range(len(space.coefficients))] + ["weights_ready()"]
+    lines += ["for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):", *(f"    {line}" for line in body)]
+    return f"""
+@gluon.jit(do_not_specialize=["points", "first", "tiles", "scale_stride"])
+def stack_forward_kernel(
+    x_ptr, w0_ptr, b0_ptr, w_ptr, w_scale_ptr, b_ptr, c_ptr, a_ptr, a_scale_ptr, s_ptr,
+    points, first, tiles, weight_stride, layer_stride, scale_stride, save_stride,
+    DEPTH: gl.constexpr, SAVE: gl.constexpr, PARTS: gl.constexpr, WARPS: gl.constexpr,
+):
+{indent(lines, 1)}
+"""
+
+
+def _stack_backward(spec: Spec) -> str:
+    """Adjoints of all hidden layers of 64 units down to the input weights, a tile at a time."""
+    space, count, d, name = spec.space, len(spec.space), spec.space.dimension, spec.activations[0]
+    slopes: dict[int, list[str]] = {}
+    if name in POLYNOMIAL:
+        for k in range(count):
+            place = f"a_row + {k} * channel + at, part, a_scale_row + {k} * tiles + tile"
+            slopes[k] = [f"a{k} = get({place}, PARTS, WARPS)", slope_of_polynomial(space, name, k)]
+    else:
+        lines = compose(space, name, result="g", shift=1)
+        split = next(j for j, line in enumerate(lines) if line.startswith("g0"))
+        for k in range(count):
+            load = f"gl.load(s_row + {k} * channel + at)"
+            slopes[k] = [f"z{k} = from_memory({load}, product_layout(WARPS))"]
+            slopes[k] += lines[: split + 1] if k == 0 else [lines[split + k]]
+    down = ["a_row -= layer_stride", "a_scale_row -= scale_stride", "s_row -= save_stride"]
+    step = [*_chained(count, "b", "l", True), *adjoint(space, slopes)]
+    inner = [*step, "add_to(pb + h, gl.sum(y0, 0), again)", *down, "pb += 64"]
+    inner += ["z_row -= layer_stride", "z_scale_row -= scale_stride", *_chain(count, "y", "z")]
+    body = ["start = tile.to(gl.int64) * 4096", "a_row = a_ptr + (DEPTH - 1) * layer_stride + start"]
+    body += [
+        "a_scale_row = a_scale_ptr + (DEPTH - 1) * scale_stride",
+        "s_row = s_ptr + (DEPTH - 1) * save_stride + start",
+    ]
+    body += ["z_row = z_ptr + DEPTH * layer_stride + start", "z_scale_row = z_scale_ptr + DEPTH * scale_stride"]
+    body.append("pb = part_ptr + tile.to(gl.int64) * columns")
+    for k in range(count):
+        body += [
+            f"oh{k}, ol{k} = load_operand(z_row + {k} * channel + to, part, PARTS, WARPS)",
+            f"os{k} = gl.load(z_scale_row + {k} * tiles + tile)",
+        ]
+    body += ["for i in range(DEPTH - 1):", "    l = DEPTH - 1 - i", *(f"    {line}" for line in inner), "l = 0", *step]
+    row = "n = first + tile * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, product_layout(WARPS)))"
+    body += [row, "live = n < points"]
+    body += [f"x{j} = gl.load(x_ptr + n.to(gl.int64) * {d} + {j}, mask=live, other=0.0)" for j in range(d)]
+    names = [f"s{j}" for j in range(d + 1)]
+    body.append(f"{', '.join(names)} = gl.reduce((y0, {', '.join(first_layer_terms(space))}), 0, _plus)")
+    body += [f"add_to(pb + {j * 64} + h, {name}, again)" for j, name in enumerate(names)]
+    lines = _STACK.format(channels=count).split("\n")
+    lines += [f"k{i} = gl.load(c_ptr + {i})" for i in range(len(space.coefficients))] + ["weights_ready()"]
+    lines += ["for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):", *(f"    {line}" for line in body)]
+    return f"""
+@gluon.jit(do_not_specialize=["points", "first", "tiles", "again", "columns", "scale_stride"])
+def stack_backward_kernel(
+    x_ptr, w_ptr, w_scale_ptr, c_ptr, a_ptr, a_scale_ptr, s_ptr, z_ptr, z_scale_ptr, part_ptr,
+    points, first, tiles, again, columns, weight_stride, layer_stride, scale_stride, save_stride,
+    DEPTH: gl.constexpr, PARTS: gl.constexpr, WARPS: gl.constexpr,
+):
+{indent(lines, 1)}
 """

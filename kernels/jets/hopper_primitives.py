@@ -77,17 +77,50 @@ def from_memory(x, layout: gl.constexpr):
 
 
 @gluon.jit
-def put(p, part_stride, scale_ptr, x, m, PARTS: gl.constexpr, WARPS: gl.constexpr):
-    """As primitives.put; p in memory_layout."""
+def split(x, m, PARTS: gl.constexpr):
+    """Halves and inverse scale of a block whose largest magnitude is m; as primitives.put."""
     s, inverse = power_of_two(m)
     y = x * s
     if PARTS == 2:
         f = ((y.to(gl.int32, bitcast=True) + 4096) & -8192).to(gl.float32, bitcast=True)
-        gl.store(p, to_memory(f.to(gl.float16), WARPS))
-        gl.store(p + part_stride, to_memory((y - f).to(gl.float16), WARPS))
+        high = f.to(gl.float16)
+        low = (y - f).to(gl.float16)
     else:
-        gl.store(p, to_memory(y.to(gl.float16), WARPS))
+        high = y.to(gl.float16)
+        low = high
+    return high, low, inverse
+
+
+@gluon.jit
+def put(p, part_stride, scale_ptr, x, m, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """Store a block as primitives.put; returns what `split` gives, as a left operand."""
+    high, low, inverse = split(x, m, PARTS)
+    gl.store(p, to_memory(high, WARPS))
+    if PARTS == 2:
+        gl.store(p + part_stride, to_memory(low, WARPS))
     gl.store(scale_ptr, inverse)
+    return high, low, inverse
+
+
+@gluon.jit
+def operand(x, WARPS: gl.constexpr):
+    """An accumulator's numbers as a left operand: the same entries in the same threads (one warpgroup)."""
+    return gl.convert_layout(x, operand_layout(WARPS), assert_trivial=True)
+
+
+@gluon.jit
+def load_all_weights(w_ptr, weight_stride, DEPTH: gl.constexpr, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """Start the copy of the weights of all layers of 64 units to shared memory: [PARTS * DEPTH, 64, 64]."""
+    shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16)
+    blocked: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
+    w = gl.allocate_shared_memory(gl.float16, [PARTS * DEPTH, 64, 64], shared)
+    r = gl.arange(0, 64, layout=gl.SliceLayout(1, blocked))
+    c = gl.arange(0, 64, layout=gl.SliceLayout(0, blocked))
+    p = w_ptr + r[:, None] * 64 + c[None, :]
+    for i in gl.static_range(PARTS * DEPTH):
+        copy_async(w.index(i), p + (i // DEPTH) * weight_stride + (i % DEPTH) * 4096)
+    async_copy.commit_group()
+    return w
 
 
 @gluon.jit

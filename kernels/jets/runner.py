@@ -89,6 +89,9 @@ class TritonEngine(JetEngine):
         self.config = configuration or config.launch(widest, len(space), precision)
         self.width = config.padded_width(widest, self.config.block)
         self.hopper = config.hopper(self.config, self.width, len(space), self.parts, operands[0].device)
+        self.chained = self.hopper and config.chained(
+            self.config, self.width, self.stack.hidden, self.parts, len(names)
+        )
         self.saves = any(name not in POLYNOMIAL for name in names)
         self.network: Operands = gather(self.stack, operands, self.width)
         item = self.network.first.element_size()
@@ -257,9 +260,15 @@ class TritonEngine(JetEngine):
             again = int(start > 0)
             programs = min(tiles, max(1, c.resident * _programs(points.device) // nb)) if self.hopper else tiles
             args: tuple[object, ...]
-            args = (points, net.first, net.first_bias, coefficients, a[0], sa[0], saved[0], count, start, tiles)
-            launch(kernels.input_kernel, (tiles * nb,), args, {**common, "ACTIVATION": act[0]}, num_warps=c.output)
-            for i in range(depth):
+            strides = (layer_stride, a.stride(0), sa.stride(0), saved.stride(0))
+            if self.chained:
+                args = (points, net.first, net.first_bias, halves, scales, net.hidden_bias, coefficients, a, sa, saved)
+                args = (*args, count, start, tiles, *strides)
+                launch(hidden_kernels.stack_forward_kernel, (programs,), args, {**common, "DEPTH": depth}, **forward)
+            else:
+                args = (points, net.first, net.first_bias, coefficients, a[0], sa[0], saved[0], count, start, tiles)
+                launch(kernels.input_kernel, (tiles * nb,), args, {**common, "ACTIVATION": act[0]}, num_warps=c.output)
+            for i in range(0 if self.chained else depth):
                 args = (a[i], sa[i], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
                 args = (*args, a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride)
                 constants_ = {**common, "ACTIVATION": act[i + 1]}
@@ -281,7 +290,11 @@ class TritonEngine(JetEngine):
             launch(kernels.output_kernel, (tiles,), args, constants_, num_warps=c.output)
             if not backward:
                 continue
-            for i in reversed(range(depth)):
+            if self.chained:
+                args = (points, halves, scales, coefficients, a, sa, saved, z, sz, buffers.sums[:, base + width :])
+                args = (*args, count, start, tiles, again, columns, *strides)
+                launch(hidden_kernels.stack_backward_kernel, (programs,), args, {**common, "DEPTH": depth}, **backward_)
+            for i in reversed(range(0 if self.chained else depth)):
                 args = (points, z[i + 1], sz[i + 1], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
                 args = (*args, a[i], sa[i], saved[i], z[i], sz[i], buffers.sums[:, base + (depth - i) * width :])
                 args = (*args, count, start, tiles, again, columns, layer_stride)

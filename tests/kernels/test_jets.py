@@ -65,11 +65,23 @@ def test_tf32_class(where):
     assert max(found.values()) < 2e-2
 
 
-@pytest.mark.parametrize("widths", [[1], [7], [64], [65], [5, 33, 5], [96, 96]], ids=str)
+@pytest.mark.parametrize("widths", [[1], [7], [64], [65], [50, 64, 64], [5, 33, 5], [96, 96]], ids=str)
 def test_widths_and_depths(widths, where):
     pde = PDES["burgers"]
     net = mlp(2, widths, 1, nn.Tanh)
     points = points_for(pde, 65, where)
+    limit = allowed(pde, net, points)
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: a.__name__)
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [64, 128])
+def test_widths_of_the_hopper_kernels(width, activation, where):
+    pde = PDES["kdv"]
+    net = mlp(2, [width, width, width], 1, activation)
+    points = points_for(pde, 70, where)
     limit = allowed(pde, net, points)
     for key, error in errors(pde, net, points, "triton").items():
         assert error <= limit[key], key
@@ -85,9 +97,10 @@ def test_ragged_tiles(n, where):
         assert error <= limit[key], key
 
 
-def test_chunks_of_points_change_nothing_but_rounding(where, monkeypatch):
+@pytest.mark.parametrize("width", [16, 64])
+def test_chunks_of_points_change_nothing_but_rounding(width, where, monkeypatch):
     pde = PDES["kdv"]
-    net = mlp(2, [16, 16], 1, nn.Tanh)
+    net = mlp(2, [width, width], 1, nn.Tanh)
     points = points_for(pde, 200, where)
     limit = allowed(pde, net, points)
     monkeypatch.setattr("pinnfuse.kernels.jets.runner.SCRATCH_BYTES", 1)  # one tile at a time
