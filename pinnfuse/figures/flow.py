@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from pinnfuse.figures.fields import Plane, dress
+from pinnfuse.figures.fields import Plane, dress, shading
 from pinnfuse.figures.style import ACCENT, ERROR, INK, POSITIVE, colour_bar, new_figure, symbol
 
 
@@ -17,12 +17,12 @@ def streamlines(u: Plane, v: Plane) -> Figure:
     top = float(np.nanmax(reference))
     panels = (("predicted", u.prediction, v.prediction, predicted), ("reference", u.reference, v.reference, reference))
     for ax, (title, a, b, speed) in zip(axes[0], panels, strict=False):
-        image = ax.pcolormesh(u.x, u.y, speed, cmap=POSITIVE, vmin=0, vmax=top, shading="nearest", rasterized=True)
+        image = ax.pcolormesh(u.x, u.y, speed, cmap=POSITIVE, vmin=0, vmax=top, shading=shading(speed), rasterized=True)
         x, y, (a, b) = _even(u.x, u.y, (a, b))
         ax.streamplot(x, y, a, b, color="white", linewidth=0.6, density=0.9, arrowsize=0.6)
         dress(ax, u, f"speed {title}{', ' + u.at if u.at else ''}")
         colour_bar(figure, ax, image)
-    image = axes[0, 2].pcolormesh(u.x, u.y, error, cmap=ERROR, vmin=0, shading="nearest", rasterized=True)
+    image = axes[0, 2].pcolormesh(u.x, u.y, error, cmap=ERROR, vmin=0, shading=shading(error), rasterized=True)
     dress(axes[0, 2], u, "error of the velocity")
     colour_bar(figure, axes[0, 2], image)
     for ax in axes[0, 1:]:
