@@ -41,7 +41,7 @@ def pointwise(plan: JetPlan) -> Pointwise:
     names |= {pde.parameter_symbols[n]: f"p{i}" for i, n in enumerate(plan.trained)}
     names |= {pde.data_symbols[n]: f"f{i}" for i, n in enumerate(pde.data)}
     targets = [*plan.output_symbols, *(pde.parameter_symbols[n] for n in plan.trained)]
-    upstream = [sympy.Dummy(f"q{e}", real=True) for e in range(len(plan.residuals))]
+    upstream = [sympy.Symbol(f"q{e}!", real=True) for e in range(len(plan.residuals))]  # "!": no PDE has such a name
     names |= {q: f"q{e}" for e, q in enumerate(upstream)}
     results = [
         sympy.Add(*(q * sympy.diff(r, s) for q, r in zip(upstream, plan.residuals, strict=True))) for s in targets

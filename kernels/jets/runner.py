@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from pinnfuse.jets.engine import JetEngine, LossResult, LossTask
+from pinnfuse.jets.closed_form import ClosedForm, Gradients
+from pinnfuse.jets.engine import JetEngine, LossResult, LossTask, bytes_per_point
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
@@ -63,6 +65,14 @@ class _Buffers:
     weights: Tensor
 
 
+@dataclass
+class _Head:
+    """What the adjoint of a head needs of its forward pass."""
+
+    values: list[Any] = field(default_factory=list)
+    saved: dict[int, Any] = field(default_factory=dict)
+
+
 class TritonEngine(JetEngine):
     """A dense stack in one channel space. `chunk` is the number of points that go through together."""
 
@@ -88,7 +98,12 @@ class TritonEngine(JetEngine):
         widest = max(self.stack.widths[1:-1])
         self.config = configuration or config.launch(widest, len(space), precision)
         self.width = config.padded_width(widest, self.config.block)
-        self.hopper = config.hopper(self.config, self.width, len(space), self.parts, operands[0].device)
+        self.head = None
+        if self.stack.head is not None:
+            self.head = ClosedForm(self.stack.head, space, coefficients)
+        device = operands[self.stack.layers[-1].operands[0]].device
+        on_hopper = config.hopper(self.config, self.width, len(space), self.parts, device)
+        self.hopper = on_hopper and self.head is None
         self.chained = self.hopper and config.chained(
             self.config, self.width, self.stack.hidden, self.parts, len(names)
         )
@@ -97,6 +112,8 @@ class TritonEngine(JetEngine):
         item = self.network.first.element_size()
         layers = self.stack.hidden + 1
         per_point = layers * len(space) * self.width * ((2 * 2 * self.parts or 2 * item) + self.saves * item)
+        if self.stack.head is not None:
+            per_point += bytes_per_point(self.stack.head, space, item) + 2 * len(space) * self.width * item
         rows = self.config.rows
         self.chunk = max(rows, SCRATCH_BYTES // per_point // rows * rows)
 
@@ -111,7 +128,7 @@ class TritonEngine(JetEngine):
         values = torch.stack([task.trained[name] for name in plan.trained]) if trained else points
         residuals = points.new_empty(count, equations) if task.keep_residuals else points
         weights = points if task.point_weights is None else task.point_weights.expand(count, equations).contiguous()
-        sums, hidden = self._run(
+        sums, hidden, head = self._run(
             points,
             LOSS_AND_GRADIENT if gradient else LOSS,
             constants,
@@ -126,7 +143,7 @@ class TritonEngine(JetEngine):
         parameters = (
             sums[start + equations : start + equations + trained].unbind(0) if trained_wanted else [None] * trained
         )
-        operand_gradients = self._gradients(sums, hidden, wanted, equations + trained)
+        operand_gradients = self._gradients(sums, hidden, head, wanted, equations + trained)
         kept = residuals if task.keep_residuals else None
         return LossResult(total, per_equation, kept, operand_gradients, list(parameters))
 
@@ -141,18 +158,19 @@ class TritonEngine(JetEngine):
     def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         points = points.contiguous()
         given = (points, points, points, points, gradient.contiguous(), points)
-        sums, hidden = self._run(points, ADJOINT, self._all_constants(), given, False, False, wanted)
+        sums, hidden, head = self._run(points, ADJOINT, self._all_constants(), given, False, False, wanted)
         extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
-        return self._gradients(sums, hidden, wanted, extra)
+        return self._gradients(sums, hidden, head, wanted, extra)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _all_constants(self) -> tuple[float, ...]:
         return self.coefficients
 
-    def _gradients(self, sums: Tensor, hidden: Tensor, wanted: Sequence[bool], extra: int) -> list[Tensor | None]:
-        """Cut the operands' gradients out of the sums; `extra` numbers stand between output weights and biases."""
-        result: list[Tensor | None] = [None] * len(self.operands)
+    def _gradients(
+        self, sums: Tensor, hidden: Tensor, result: list[Tensor | None], wanted: Sequence[bool], extra: int
+    ) -> list[Tensor | None]:
+        """Add the gradients in the sums to `result`; `extra` numbers stand between output weights and biases."""
         stack, width, m, d = self.stack, self.width, self.stack.widths[-1], self.stack.widths[0]
         start = m * width + extra
         rows = sums[start + m :]
@@ -163,20 +181,39 @@ class TritonEngine(JetEngine):
                 current = result[position]
                 result[position] = value if current is None else current + value
 
-        for i, layer in enumerate(stack.layers):
-            outs, ins = stack.widths[i + 1], stack.widths[i]
+        for i in range(stack.hidden + 2):
+            layer = stack.layer(i)
+            if layer is None:
+                continue
+            outs, ins, last = stack.widths[i + 1], stack.widths[i], i == stack.hidden + 1
             if wanted[layer.operands[0]]:
                 if i == 0:
                     value = rows[(stack.hidden + 1) * width :].view(d, width)[:, :outs].t()
-                elif i == len(stack.layers) - 1:
+                elif last:
                     value = sums[: m * width].view(m, width)[:, :ins]
                 else:
                     value = hidden[i - 1, :outs, :ins]
                 add(layer.operands[0], value)
             if len(layer.operands) > 1:
-                last = i == len(stack.layers) - 1
                 add(layer.operands[1], sums[start : start + m] if last else biases[i, :outs])
         return result
+
+    def _head_forward(self, points: Tensor, rows: int, state: _Head) -> tuple[Tensor, Tensor]:
+        """Jets of the head, padded to [channels, rows, H]; `state` keeps what its adjoint needs."""
+        assert self.head is not None
+        detached = [t.detach() for t in self.operands]
+        jets, state.values, state.saved = self.head.forward(points, detached)
+        given = points.new_zeros(len(self.space), rows, self.width)
+        given[:, : points.shape[0], : jets.data.shape[-1]] = jets.data
+        return given, given
+
+    def _head_backward(self, adjoint: Tensor, points: Tensor, state: _Head, gradients: Gradients) -> None:
+        assert self.head is not None
+        tiles = -(-points.shape[0] // self.config.rows) * self.config.rows
+        channels = len(self.space)
+        used = adjoint.view(-1)[: channels * tiles * self.width].view(channels, tiles, self.width)
+        used = used[:, : points.shape[0], : self.stack.widths[1]]
+        self.head.adjoint(used, state.values, state.saved, [t.detach() for t in self.operands], gradients)
 
     def _buffers(self, count: int, like: Tensor, split: int) -> _Buffers:
         layers, channels, rows = self.stack.hidden + 1, len(self.space), self.config.rows
@@ -206,7 +243,7 @@ class TritonEngine(JetEngine):
         weighted: bool,
         keep: bool,
         wanted: Sequence[bool],
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
         """`_launches` on the points' device, which need not be the current one."""
         with torch.cuda.device(points.device) if points.is_cuda else nullcontext():
             return self._launches(points, mode, constants, given, weighted, keep, wanted)
@@ -220,13 +257,13 @@ class TritonEngine(JetEngine):
         weighted: bool,
         keep: bool,
         wanted: Sequence[bool],
-    ) -> tuple[Tensor, Tensor]:
-        """All launches of one call: sums [columns] and hidden weight gradients [L, H, H]."""
+    ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
+        """All launches of one call: sums [columns], hidden weight gradients [L, H, H], the head's gradients."""
         c, net, stack, kernels = self.config, self.network, self.stack, self.module
         depth, width, block = stack.hidden, self.width, c.block
         values, data, equation_weights, point_weights, adjoint, result = given
         backward = mode in (LOSS_AND_GRADIENT, ADJOINT)
-        need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.layers[1:-1])
+        need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.layers[0 if self.head else 1 : -1])
         blocks = (width // c.gradient_block) ** 2 * max(depth, 1)
         split = max(1, _programs(points.device) * 2 // blocks) if need_weights else 1
         buffers = self._buffers(points.shape[0], points, split)
@@ -255,13 +292,22 @@ class TritonEngine(JetEngine):
             if self.hopper
             else ({"num_warps": w, "num_stages": s} for w, s in (c.forward, c.backward))
         )
+        found, inner = Gradients(wanted), _Head()
+        first = 1 if self.head is None else 2
+        outer = points
+        if self.head is not None and backward:
+            outer = points.new_empty(len(self.space), buffers.sums.shape[0] * c.rows, width)
         for start in range(0, count, self.chunk):
             tiles = -(-min(self.chunk, count - start) // c.rows)
             again = int(start > 0)
             programs = min(tiles, max(1, c.resident * _programs(points.device) // nb)) if self.hopper else tiles
             args: tuple[object, ...]
             strides = (layer_stride, a.stride(0), sa.stride(0), saved.stride(0))
-            if self.chained:
+            if self.head is not None:
+                args = (*self._head_forward(points[start : start + self.chunk], tiles * c.rows, inner), coefficients)
+                args = (*args, a[0], sa[0], saved[0], tiles)
+                launch(kernels.given_kernel, (tiles * nb,), args, {**common, "ACTIVATION": act[0]}, num_warps=c.output)
+            elif self.chained:
                 args = (points, net.first, net.first_bias, halves, scales, net.hidden_bias, coefficients, a, sa, saved)
                 args = (*args, count, start, tiles, *strides)
                 launch(hidden_kernels.stack_forward_kernel, (programs,), args, {**common, "DEPTH": depth}, **forward)
@@ -273,20 +319,10 @@ class TritonEngine(JetEngine):
                 args = (*args, a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride)
                 constants_ = {**common, "ACTIVATION": act[i + 1]}
                 launch(hidden_kernels.forward_kernel, (programs * nb,), args, constants_, **forward)
-            args = (
-                points,
-                a[depth],
-                sa[depth],
-                saved[depth],
-                z[depth],
-                sz[depth],
-                net.last,
-                net.last_bias,
-                coefficients,
-            )
-            args = (*args, values, data, equation_weights, point_weights, adjoint, result, buffers.sums)
-            args = (*args, count, start, tiles, again, columns)
-            constants_ = {**common, "FIRST": depth == 0, "ACTIVATION": act[depth]}
+            args = (points, a[depth], sa[depth], saved[depth], z[depth], sz[depth], outer, net.last, net.last_bias)
+            args = (*args, coefficients, values, data, equation_weights, point_weights, adjoint, result)
+            args = (*args, buffers.sums, count, start, tiles, again, columns)
+            constants_ = {**common, "FIRST": first if depth == 0 else 0, "ACTIVATION": act[depth]}
             launch(kernels.output_kernel, (tiles,), args, constants_, num_warps=c.output)
             if not backward:
                 continue
@@ -296,20 +332,23 @@ class TritonEngine(JetEngine):
                 launch(hidden_kernels.stack_backward_kernel, (programs,), args, {**common, "DEPTH": depth}, **backward_)
             for i in reversed(range(0 if self.chained else depth)):
                 args = (points, z[i + 1], sz[i + 1], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
-                args = (*args, a[i], sa[i], saved[i], z[i], sz[i], buffers.sums[:, base + (depth - i) * width :])
+                args = (*args, a[i], sa[i], saved[i], z[i], sz[i], *(() if self.hopper else (outer,)))
+                args = (*args, buffers.sums[:, base + (depth - i) * width :])
                 args = (*args, count, start, tiles, again, columns, layer_stride)
-                constants_ = {**common, "FIRST": i == 0, "ACTIVATION": act[i]}
+                constants_ = {**common, "FIRST": first if i == 0 else 0, "ACTIVATION": act[i]}
                 launch(hidden_kernels.backward_kernel, (programs * nb,), args, constants_, **backward_)
+            if self.head is not None:
+                self._head_backward(outer, points[start : start + self.chunk], inner, found)
             if need_weights:
                 args = (a, sa, z[1:], sz[1:], buffers.weights, tiles, depth, again, a.stride(0), sa.stride(0))
                 options = {"num_warps": c.gradient[0], "num_stages": c.gradient[1]}
                 launch(weight_gradient_kernel, (split * blocks,), args, common, **options)
         if mode == OUTPUTS:
-            return points, points
+            return points, points, []
         used = -(-min(count, self.chunk) // c.rows)
         sums = _sum_rows(buffers.sums[:used])
         hidden = _sum_rows(buffers.weights[:split].flatten(1)).view_as(net.hidden) if need_weights else points
-        return sums, hidden
+        return sums, hidden, found.operands
 
 
 def _sum_rows(x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Assemble the Triton source of one channel space, activation and PDE: four kernels over tiles of points.
+"""Assemble the Triton source of one channel space, activation and PDE: kernels over tiles of points.
 
-    input_kernel    points -> jets of the first hidden layer
+    input_kernel    points -> jets of the first hidden layer (given_kernel: from jets before its activation)
     forward_kernel  one hidden layer: products, activation jets, stored as pairs of halves
     output_kernel   output layer, residuals, loss, adjoint of the last activation (or only outputs; or a given adjoint)
     backward_kernel one hidden layer: products with the transposed weights, adjoint of the activation below
@@ -44,6 +44,7 @@ def generate(spec: Spec) -> str:
         _maxima(len(spec.space)),
         _column_sums(spec),
         _input(spec),
+        _given(spec),
         _forward(spec),
         _output(spec, code),
         _backward(spec),
@@ -252,6 +253,23 @@ def input_kernel(
 """
 
 
+def _given(spec: Spec) -> str:
+    count = len(spec.space)
+    z = [f"z{k} = tl.load(g_ptr + {k} * channel + offset)" for k in range(count)]
+    body = [*_tile(spec.space), *_coefficients(spec.space), *z, *_activate(spec), *_store(count, "a", "a")]
+    return f"""
+@triton.jit(do_not_specialize={_INTEGERS})
+def given_kernel(
+    g_ptr,  # [{count}, tiles ROWS, H] jets of the first hidden layer before its activation
+    b_ptr,  # for the dtype
+    c_ptr, a_ptr, a_scale_ptr, s_ptr,  # as in input_kernel
+    tiles,
+    ACTIVATION: tl.constexpr, SAVE: tl.constexpr, {_COMMON},
+):
+{indent(body, 1)}
+"""
+
+
 _WEIGHTS = """for kk in range(0, H, STEP):
     k = kk + tl.arange(0, STEP)
     kb = kk // BLOCK
@@ -407,6 +425,7 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
 def output_kernel(
     x_ptr, a_ptr, a_scale_ptr, s_ptr,  # points, jets of the last hidden layer (as in input_kernel)
     z_ptr, z_scale_ptr,  # out: adjoint of the last hidden layer before its activation, as a_ptr
+    y_ptr,  # out, if FIRST is 2: the same as plain numbers [{count}, tiles ROWS, H]
     w_ptr,  # [{m}, H]
     b_ptr,  # [{m}]
     c_ptr,
@@ -434,15 +453,19 @@ def _joint_sums(names: list[str], blocks: list[str]) -> list[str]:
 
 
 def _first_layer(space: ChannelSpace) -> list[str]:
-    """Sums over a tile: the bias of a hidden layer, and the weights of the first one."""
+    """Below: sums over a tile of the bias of a hidden layer, and of the input weights; or the adjoint as it is."""
     names = [f"s{j}" for j in range(space.dimension + 1)]
     joint = _joint_sums(names, ["y0", *first_layer_terms(space)])
-    stores = [
-        f"add_to(pb + {j} * H + h, {name}, again)" if j else f"add_to(pb + h, {name}, again)"
-        for j, name in enumerate(names)
+    stores = [f"add_to(pb + {j} * H + h, {name}, again)" for j, name in enumerate(names)]
+    give = [f"tl.store(y_ptr + {k} * channel + offset, y{k})" for k in range(len(space))]
+    return [
+        "if FIRST == 2:",
+        *(f"    {line}" for line in give),
+        "elif FIRST == 1:",
+        *(f"    {line}" for line in (*joint, *stores)),
+        "else:",
+        "    add_to(pb + h, tl.sum(y0, 0), again)",
     ]
-    plain = "add_to(pb + h, tl.sum(y0, 0), again)"
-    return ["if FIRST:", *(f"    {line}" for line in (*joint, *stores)), "else:", f"    {plain}"]
 
 
 def first_layer_terms(space: ChannelSpace) -> list[str]:
@@ -473,6 +496,7 @@ def backward_kernel(
     b_ptr,  # for the dtype
     c_ptr, a_ptr, a_scale_ptr, s_ptr,  # jets of this layer
     z_ptr, z_scale_ptr,  # out: adjoint of this layer, unless FIRST
+    y_ptr,  # out, if FIRST is 2: adjoint of this layer as plain numbers [{count}, tiles ROWS, H]
     part_ptr,  # [tiles, columns] out: sums over a tile: bias [H], then if FIRST the input weights [{d}, H]
     points, first, tiles, again, columns, weight_stride,
     STEP: tl.constexpr, FIRST: tl.constexpr, ACTIVATION: tl.constexpr,

@@ -1,0 +1,51 @@
+"""The generated text itself: a change of the generator is reviewed as a change of kernels.
+
+To accept one: PINNFUSE_UPDATE_GOLDEN=1 pytest tests/kernels/test_source.py
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinnfuse.jets.plan import plan
+from pinnfuse.kernels.jets.hopper import generate_hopper
+from pinnfuse.kernels.jets.source import Spec, generate
+
+from .cases import PDES  # noqa: TID251 - this folder, not the library's
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def spec(name: str, activation: str) -> Spec:
+    p = plan(PDES[name])
+    return Spec(p.space, (activation,), p.outputs, len(p.pde.fields), p)
+
+
+@pytest.mark.parametrize(
+    ("name", "activation", "generator"),
+    [("burgers", "tanh", generate), ("burgers", "tanh", generate_hopper), ("kdv", "silu", generate)],
+)
+def test_golden(name, activation, generator):
+    path = GOLDEN / f"{name}_{activation}_{generator.__name__}.expected"
+    text = generator(spec(name, activation))
+    if os.environ.get("PINNFUSE_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_same_text_in_every_process(root):
+    script = (
+        "from tests.kernels.test_source import *\nimport hashlib\n"
+        "print(hashlib.sha256(generate(spec('navier_stokes', 'gelu')).encode()).hexdigest())"
+    )
+    texts = set()
+    for seed in ("1", "2"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
+        done = subprocess.run([sys.executable, "-c", script], env=environment, cwd=root, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        texts.add(done.stdout)
+    assert len(texts) == 1
