@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import triton
 from torch import Tensor
+
+log = logging.getLogger("pinnfuse")
 
 _compiled: dict[Any, Any] = {}
 
@@ -29,6 +32,7 @@ def launch(
     key = (kernel, args[0].device, args[0].dtype, values, shapes, tuple(options.values()))
     compiled = _compiled.get(key)
     if compiled is None:
+        log.info("compiling %s (kept in Triton's cache)", kernel.__name__)
         _compiled[key] = kernel[grid](*args, **dict(zip(names, values, strict=True)), **options)
     else:
         compiled[(*grid, 1, 1)[:3]](*args, *values)

@@ -66,6 +66,33 @@ def _fit(width: int, block: int) -> int:
     return next((b for b in (128, 64) if padded % b == 0), block)
 
 
+SHARED_KB = {80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 120: 99}
+"""Shared memory that one program may use, by compute capability; the least of them for a card that is not here."""
+
+
+def fitted(launch: Launch, channels: int, parts: int, capability: int) -> Launch:
+    """`launch` with as many stages as shared memory holds: it was tuned on a card that has much."""
+    limit = SHARED_KB.get(capability, 99) * 1024
+    size = 2 * parts or 8
+    gradient = 2 * launch.rows * launch.gradient_block * size
+    products = (channels * launch.rows + launch.block) * launch.step * size
+
+    def stages(options: tuple[int, int], stage: int) -> tuple[int, int]:
+        return options[0], max(1, min(options[1], (limit - 8192) // stage))  # some is left for layout conversions
+
+    return replace(
+        launch,
+        gradient=stages(launch.gradient, gradient),
+        forward=stages(launch.forward, products),
+        backward=stages(launch.backward, products),
+    )
+
+
+def capability(device: torch.device) -> int:
+    major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (9, 0)
+    return 10 * major + minor
+
+
 def hopper(launch: Launch, width: int, channels: int, parts: int, device: torch.device) -> bool:
     """Whether the Hopper kernels can run: blocks of 64, accumulators of all channels in registers, weights on chip."""
     if (

@@ -38,8 +38,9 @@ class Resources:
 
 def resources(spec: Spec, width: int, precision: str, capability: int, hopper: bool = False) -> list[Resources]:
     """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100)."""
-    c = config.launch(width, len(spec.space), precision)
-    parts, padded = config.PARTS[precision], config.padded_width(width, c.block)
+    parts = config.PARTS[precision]
+    c = config.fitted(config.launch(width, len(spec.space), precision), len(spec.space), parts, capability)
+    padded = config.padded_width(width, c.block)
     constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once, "PERMUTED": hopper}
     constants |= {"SAVE": True, "STEP": c.step, "MODE": LOSS_AND_GRADIENT, "WEIGHTED": True, "KEEP": False}
     constants |= {"FIRST": False, "ACTIVATION": 0, "WARPS": c.hopper_warps, "CHANNELS": len(spec.space)}

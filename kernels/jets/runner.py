@@ -96,12 +96,13 @@ class TritonEngine(JetEngine):
         self.module = module(self.spec)
         self.parts = config.PARTS[precision]
         widest = max(self.stack.widths[1:-1])
-        self.config = configuration or config.launch(widest, len(space), precision)
+        device = operands[self.stack.layers[-1].operands[0]].device
+        chosen = configuration or config.launch(widest, len(space), precision)
+        self.config = config.fitted(chosen, len(space), self.parts, config.capability(device))
         self.width = config.padded_width(widest, self.config.block)
         self.head = None
         if self.stack.head is not None:
             self.head = ClosedForm(self.stack.head, space, coefficients)
-        device = operands[self.stack.layers[-1].operands[0]].device
         on_hopper = config.hopper(self.config, self.width, len(space), self.parts, device)
         self.hopper = on_hopper and self.head is None
         self.chained = self.hopper and config.chained(
