@@ -9,6 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
+from pinnfuse.errors import BackendUnavailable
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
@@ -65,9 +66,9 @@ def engine(
     plan: JetPlan | None,
     precision: str,
 ) -> TritonEngine:
-    """The engine of one call. Raises ValueError for a space beyond the limits that `obstacle` knows."""
+    """The engine of one call. Raises BackendUnavailable for a space beyond the limits that `obstacle` knows."""
     if len(space) > MAX_CHANNELS or space.order > MAX_ORDER:
-        raise ValueError(
+        raise BackendUnavailable(
             f"backend 'triton': {len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order "
             f"{MAX_ORDER} fit. Ask for fewer derivatives at once, or use backend='torch'."
         )

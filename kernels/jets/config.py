@@ -5,6 +5,7 @@ Measured on one H200 (Triton 3.6) for 4 channels, 6 hidden layers, 65,536 points
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -104,12 +105,30 @@ def hopper(launch: Launch, width: int, channels: int, parts: int, device: torch.
         or device.type != "cuda"
     ):
         return False
-    return parts * width * 64 * 2 <= 200 * 1024 and torch.cuda.get_device_capability(device) == (9, 0) and _gluon()
+    return (
+        parts * width * 64 * 2 <= 200 * 1024
+        and torch.cuda.get_device_capability(device) == (9, 0)
+        and _gluon()
+        and not _refused
+    )
 
 
 def chained(launch: Launch, width: int, depth: int, parts: int, activations: int) -> bool:
     """Whether all hidden layers run in one kernel: 64 units, and the weights of all layers fit on chip."""
     return launch.chained and width == 64 and depth > 0 and activations == 1 and parts * depth * 8 <= 200
+
+
+_refused: list[str] = []
+
+
+def refuse_hopper(reason: str) -> None:
+    """Take the portable kernels for the rest of this process; says so once."""
+    if not _refused:
+        warnings.warn(
+            f"the Hopper kernels do not compile with this Triton; the portable ones run instead, more slowly: {reason}",
+            stacklevel=2,
+        )
+    _refused.append(reason)
 
 
 @lru_cache(maxsize=1)

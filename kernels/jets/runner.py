@@ -247,7 +247,14 @@ class TritonEngine(JetEngine):
     ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
         """`_launches` on the points' device, which need not be the current one."""
         with torch.cuda.device(points.device) if points.is_cuda else nullcontext():
-            return self._launches(points, mode, constants, given, weighted, keep, wanted)
+            try:
+                return self._launches(points, mode, constants, given, weighted, keep, wanted)
+            except triton.CompilationError as problem:
+                if not self.hopper:
+                    raise
+                config.refuse_hopper(str(problem))
+                self.hopper = self.chained = False
+                return self._launches(points, mode, constants, given, weighted, keep, wanted)
 
     def _launches(
         self,

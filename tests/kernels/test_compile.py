@@ -51,5 +51,5 @@ def test_compiles_without_a_card(case, tmp_path, root):
     for row in rows:
         assert 0 < row["registers"] <= 255
         assert row["shared"] <= SHARED_KB[case[0]] * 1024, row
-        # three channels leave room on the cards with wgmma; float64 and the register operands of sm_80 need twice as much
+        # three channels leave room on the cards with wgmma; float64 and the register operands of sm_80 need more
         assert row["stack"] <= (1024 if case[2] == "float64" or case[0] < 90 else 256), row
