@@ -42,6 +42,6 @@ def advection(c: float = 30.0, t_end: float = 2.0) -> Problem:
         hard={"u": "sin(x) + t*u"},
         hard_conditions=("initial",),
         periodic={"x": side},
-        model=ModelSpec("mlp", {"width": 50, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=8192, boundary=256, phases=quasi_newton(adam=500, steps=3000)),
+        model=ModelSpec("mlp", {"width": 30, "depth": 3, "activation": "tanh"}),
+        training=TrainingSpec(interior=4000, boundary=200, resample_every=200, phases=quasi_newton(steps=3000)),
     )

@@ -38,6 +38,6 @@ def allen_cahn(eps: float = 1e-4, reaction: float = 5.0) -> Problem:
         ),
         reference=solution(eps, reaction),
         periodic={"x": 2.0},
-        model=ModelSpec("mlp", {"width": 40, "depth": 4, "activation": "tanh", "harmonics": 4}),
-        training=TrainingSpec(interior=8192, boundary=512, phases=quasi_newton(adam=1000, steps=5000)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=3000, boundary=200, resample_every=200, phases=quasi_newton(steps=2500)),
     )

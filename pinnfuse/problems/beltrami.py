@@ -51,6 +51,6 @@ def beltrami(nu: float = 1.0, t_end: float = 1.0) -> Problem:
         ),
         reference=ClosedForm(_FORMULAS, {"t": np.linspace(0, t_end, 6), "x": axis, "y": axis, "z": axis}, {"nu": nu}),
         metrics={"u": ("u",), "v": ("v",), "w": ("w",), "p": ("p",), "velocity": ("u", "v", "w")},
-        model=ModelSpec("mlp", {"width": 50, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=4096, boundary=1024, phases=quasi_newton(adam=500, steps=1500)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=4000, boundary=1000, resample_every=200, phases=quasi_newton(steps=1500)),
     )

@@ -41,6 +41,6 @@ def burgers(nu: float = 0.01 / np.pi) -> Problem:
         ),
         hard={"u": "-sin(pi*x) + t*(1 - x**2)*u"},
         hard_conditions=("initial", "walls"),
-        model=ModelSpec("mlp", {"width": 30, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=8192, boundary=256, phases=quasi_newton(adam=500, steps=3000)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=4000, boundary=200, resample_every=200, phases=quasi_newton(steps=2000)),
     )

@@ -77,8 +77,8 @@ def cylinder_wake(file: str | None = None, reynolds: float | None = 100.0) -> Pr
         metrics={"u": ("u",), "v": ("v",), "p": ("p",), "velocity": ("u", "v")},
         up_to_constant=("p",),
         true_parameters={} if reynolds is None else {"lambda_1": 1.0, "lambda_2": 1 / reynolds},
-        model=ModelSpec("mlp", {"width": 40, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=5000, boundary=5000, sampler="lhs", phases=quasi_newton(adam=1000, steps=3000)),
+        model=ModelSpec("mlp", {"width": 30, "depth": 3, "activation": "tanh"}),
+        training=TrainingSpec(interior=4000, boundary=2000, resample_every=200, phases=quasi_newton(steps=2000)),
     )
 
 

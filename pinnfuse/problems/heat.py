@@ -39,6 +39,6 @@ def heat(alpha: float = 0.4) -> Problem:
         ),
         hard={"u": "sin(pi*x) + t*x*(1 - x)*u"},
         hard_conditions=("initial", "walls"),
-        model=ModelSpec("mlp", {"width": 30, "depth": 3, "activation": "tanh"}),
-        training=TrainingSpec(interior=2048, boundary=128, phases=quasi_newton(adam=300, steps=500)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=2000, boundary=100, resample_every=200, phases=quasi_newton(steps=500)),
     )

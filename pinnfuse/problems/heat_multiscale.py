@@ -41,6 +41,6 @@ def heat_multiscale(t_end: float = 5.0) -> Problem:
         ),
         hard={"u": f"{start} + t*x*(1 - x)*y*(1 - y)*u"},
         hard_conditions=("initial", "walls"),
-        model=ModelSpec("mlp", {"width": 50, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=8192, boundary=512, phases=quasi_newton(adam=500, steps=2000)),
+        model=ModelSpec("mlp", {"width": 30, "depth": 3, "activation": "tanh"}),
+        training=TrainingSpec(interior=4000, boundary=200, resample_every=200, phases=quasi_newton(steps=3000)),
     )

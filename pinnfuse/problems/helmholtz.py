@@ -38,6 +38,6 @@ def helmholtz(k: float = 1.0, a1: int = 1, a2: int = 4) -> Problem:
         reference=ClosedForm({"u": mode}, {"x": axis, "y": axis}),
         hard={"u": "(1 - x**2)*(1 - y**2)*u"},
         hard_conditions=("boundary",),
-        model=ModelSpec("mlp", {"width": 40, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=4096, boundary=256, phases=quasi_newton(adam=500, steps=1500)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=3000, boundary=200, resample_every=200, phases=quasi_newton(steps=1500)),
     )

@@ -34,6 +34,6 @@ def kdv(d: float = 0.0025) -> Problem:
         hard={"u": "cos(pi*x) + t*u"},
         hard_conditions=("initial",),
         periodic={"x": 2.0},
-        model=ModelSpec("mlp", {"width": 40, "depth": 4, "activation": "tanh", "harmonics": 2}),
-        training=TrainingSpec(interior=8192, boundary=512, phases=quasi_newton(adam=500, steps=4000)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=3000, boundary=200, resample_every=200, phases=quasi_newton(steps=3000)),
     )

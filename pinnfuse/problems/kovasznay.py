@@ -43,6 +43,6 @@ def kovasznay(reynolds: float = 40.0) -> Problem:
         reference=ClosedForm(formulas, {"x": np.linspace(-0.5, 1.0, 101), "y": np.linspace(-0.5, 1.5, 101)}),
         metrics={"u": ("u",), "v": ("v",), "p": ("p",), "velocity": ("u", "v")},
         up_to_constant=("p",),
-        model=ModelSpec("mlp", {"width": 40, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=2048, boundary=512, phases=quasi_newton(adam=500, steps=2000)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=2000, boundary=200, resample_every=200, phases=quasi_newton(steps=1500)),
     )

@@ -20,11 +20,10 @@ from __future__ import annotations
 import math
 
 from pinnfuse.domains import Box, Union
-from pinnfuse.optimizers.schedule import Phase
 from pinnfuse.problems.condition import dirichlet
 from pinnfuse.problems.fluid import navier_stokes
 from pinnfuse.problems.problem import Problem
-from pinnfuse.problems.spec import ModelSpec, TrainingSpec
+from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
 from pinnfuse.reference import CavityReference
 
 _RADIUS = 0.05  # within it the equations count less: beside the corners inertia still grows like 1 / r
@@ -69,7 +68,7 @@ def lid_driven_cavity(reynolds: float = 100.0) -> Problem:
             interior=2000,
             boundary=200,
             resample_every=200,
-            phases=[Phase(optimizer="adam", steps=300, lr=3e-3), Phase(optimizer="ssbroyden", steps=3000)],
+            phases=quasi_newton(steps=3000),
             loss_weights={"lid": 10.0, "walls": 10.0},
         ),
     )

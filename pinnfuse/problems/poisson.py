@@ -44,6 +44,6 @@ def poisson(width: float = 0.08) -> Problem:
         reference=solution(source, {"x": axis, "y": axis}),
         hard={"u": "x*(1 - x)*y*(1 - y)*u"},
         hard_conditions=("boundary",),
-        model=ModelSpec("mlp", {"width": 40, "depth": 3, "activation": "tanh"}),
-        training=TrainingSpec(interior=4096, boundary=256, phases=quasi_newton(adam=500, steps=1500)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=3000, boundary=200, resample_every=200, phases=quasi_newton(steps=1000)),
     )

@@ -39,6 +39,6 @@ def poisson_nd(dimension: int = 5) -> Problem:
         domain=box,
         conditions=(dirichlet("boundary", pde, box.boundary(), {"u": total}),),
         reference=ClosedForm({"u": total}, dict.fromkeys(names, axis), points=points),
-        model=ModelSpec("mlp", {"width": 50, "depth": 3, "activation": "tanh"}),
-        training=TrainingSpec(interior=4096, boundary=1024, phases=quasi_newton(adam=500, steps=1500)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=4000, boundary=1000, resample_every=200, phases=quasi_newton(steps=1500)),
     )

@@ -42,6 +42,6 @@ def schrodinger(half_length: float = 5.0) -> Problem:
         reference=solution(half_length),
         periodic={"x": 2 * half_length},
         metrics={"u": ("u",), "v": ("v",), "h": ("u", "v")},
-        model=ModelSpec("mlp", {"width": 50, "depth": 4, "activation": "tanh", "harmonics": 3}),
-        training=TrainingSpec(interior=8192, boundary=256, phases=quasi_newton(adam=500, steps=3000)),
+        model=ModelSpec("mlp", {"width": 30, "depth": 3, "activation": "tanh"}),
+        training=TrainingSpec(interior=4000, boundary=200, resample_every=200, phases=quasi_newton(steps=3000)),
     )

@@ -54,6 +54,6 @@ def taylor_green(nu: float = 0.1, t_end: float = 1.0) -> Problem:
         hard_conditions=("initial",),
         periodic={"x": side, "y": side},
         metrics={"u": ("u",), "v": ("v",), "p": ("p",), "velocity": ("u", "v")},
-        model=ModelSpec("mlp", {"width": 40, "depth": 3, "activation": "tanh"}),
-        training=TrainingSpec(interior=4096, boundary=128, phases=quasi_newton(adam=500, steps=1500)),
+        model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
+        training=TrainingSpec(interior=3000, boundary=100, resample_every=200, phases=quasi_newton(steps=1500)),
     )

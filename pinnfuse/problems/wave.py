@@ -40,8 +40,8 @@ def wave(c: float = 2.0) -> Problem:
             {"t": np.linspace(0, 1, 101), "x": np.linspace(0, 1, 129)},
             {"c": c},
         ),
-        hard={"u": f"{start} + t**2*x*(1 - x)*u"},
+        hard={"u": f"{start} + t**2/(t**2 + {0.04 / c**2!r})*4*x*(1 - x)*u"},  # a network of order 1 at all times,
         hard_conditions=("initial", "walls"),
-        model=ModelSpec("mlp", {"width": 50, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=4096, boundary=256, phases=quasi_newton(adam=500, steps=3000)),
+        model=ModelSpec("mlp", {"width": 30, "depth": 3, "activation": "tanh"}),
+        training=TrainingSpec(interior=3000, boundary=200, resample_every=200, phases=quasi_newton(steps=3000)),
     )
