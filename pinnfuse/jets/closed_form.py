@@ -84,10 +84,14 @@ class Gradients:
 
 @dataclass(frozen=True)
 class _Power:
-    """The terms with q factors in one channel: `runs` are squares of neighbouring channels (start, stop, weight)."""
+    """`scale` times a sum of products of q factors, part of one channel.
+
+    `runs` are squares of neighbouring channels (start, stop, weight), `others` (factors, weight).
+    """
 
     channel: int
     q: int
+    scale: float
     runs: tuple[tuple[int, int, float], ...]
     others: tuple[tuple[tuple[int, ...], float], ...]
 
@@ -233,7 +237,7 @@ class ClosedForm:
             products.append(p)
             derivative = s[power.q]
             if derivative is not None:
-                out[power.channel].addcmul_(derivative, p)
+                out[power.channel].addcmul_(derivative, p, value=power.scale)
         return DenseJet(out), _Saved(s, products)
 
     def _multiply_forward(self, x: JetValue, y: JetValue) -> DenseJet:
@@ -313,10 +317,12 @@ class ClosedForm:
         for power, product in zip(self._powers, saved.products, strict=True):
             g, derivative, raised = grad[power.channel], s[power.q], s[power.q + 1]
             if raised is not None:
-                value.addcmul_(g * raised, product)
+                value.addcmul_(g * raised, product, value=power.scale)
             if derivative is None:
                 continue
             scaled = g * derivative
+            if power.scale != 1.0:
+                scaled *= power.scale
             for start, stop, weight in power.runs:
                 out[start:stop].addcmul_(_block(x, start, stop), scaled, value=2 * weight)
             for factors, weight in power.others:
@@ -380,7 +386,8 @@ def _power(channel: int, q: int, terms: list[tuple[tuple[int, ...], float]]) -> 
     """Sort terms into runs of squares (a Laplacian is one run, whatever its dimension) and others."""
     runs: list[tuple[int, int, float]] = []
     others = []
-    for factors, weight in terms:
+    scale = terms[0][1] or 1.0
+    for factors, weight in ((f, w / scale) for f, w in terms):
         if q == 2 and factors[0] == factors[1]:
             if runs and runs[-1][1] == factors[0] and runs[-1][2] == weight:
                 runs[-1] = (runs[-1][0], factors[0] + 1, weight)
@@ -388,7 +395,7 @@ def _power(channel: int, q: int, terms: list[tuple[tuple[int, ...], float]]) -> 
                 runs.append((factors[0], factors[0] + 1, weight))
         else:
             others.append((factors, weight))
-    return _Power(channel, q, tuple(runs), tuple(others))
+    return _Power(channel, q, scale, tuple(runs), tuple(others))
 
 
 def _block(x: JetValue, start: int, stop: int) -> Tensor:
@@ -399,17 +406,28 @@ def _block(x: JetValue, start: int, stop: int) -> Tensor:
 def _sum_of_products(power: _Power, x: JetValue, z: list[Tensor]) -> Tensor:
     total: Tensor | None = None
     for start, stop, weight in power.runs:
-        block = _block(x, start, stop)
-        part = block[0] * block[0] if stop - start == 1 else block.square().sum(0)
-        if weight != 1.0:
-            part *= weight
-        total = part if total is None else total.add_(part)
+        part = _sum_of_squares(_block(x, start, stop))
+        if total is None:
+            total = part if weight == 1.0 else part.mul_(weight)
+        else:
+            total.add_(part, alpha=weight)
     for factors, weight in power.others:
         part = z[factors[0]]
         for j in factors[1:]:
             part = part * z[j]
         total = part * weight if total is None else total.add_(part, alpha=weight)
     assert total is not None
+    return total
+
+
+def _sum_of_squares(block: Tensor) -> Tensor:
+    """Over the channels [K, n, w]. One pass a channel while there are few, one reduction where there are many."""
+    if len(block) > 8:
+        return block.square().sum(0)
+    first, *rest = block.unbind(0)
+    total = first * first
+    for z in rest:
+        total.addcmul_(z, z)
     return total
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -150,20 +151,25 @@ class ClosedFormEngine(ChunkedEngine):
         self.operands = operands
         self._detached = [t.detach() for t in operands]
         self._jets = closed_form(program, space, tuple(coefficients))
-        self._read = ([o.channel for o in outputs], [o.column for o in outputs])
+        self._outputs = tuple(outputs)
         self.chunk = chunk_size(program, space, operands[0] if operands else torch.empty(0))
 
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
         out, values, saved = self._jets.forward(points, self._detached)
-        channels, columns = self._read
-        return torch.stack([out.data[k, :, c] for k, c in zip(channels, columns, strict=True)]), (out, values, saved)
+        return out.data[_positions(self._outputs, points.device)], (out, values, saved)
 
     def _backward(self, gradient: Tensor, state: Any, gradients: Gradients) -> None:
         out, values, saved = state
         full = torch.zeros_like(out.data)
-        for row, k, c in zip(gradient, *self._read, strict=True):
-            full[k, :, c] = row
+        full[_positions(self._outputs, gradient.device)] = gradient
         self._jets.adjoint(full, values, saved, self._detached, gradients)
+
+
+@lru_cache(maxsize=256)
+def _positions(outputs: tuple[Output, ...], device: torch.device) -> tuple[Tensor, slice, Tensor]:
+    """Index of the outputs in a jet [K, n, width]; copied to a device once."""
+    index = torch.tensor([[o.channel, o.column] for o in outputs], device=device)
+    return index[:, 0], slice(None), index[:, 1]
 
 
 def bytes_per_point(program: Program, space: ChannelSpace, itemsize: int) -> int:

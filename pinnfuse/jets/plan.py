@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 import sympy
 import torch
@@ -69,8 +70,17 @@ class JetPlan:
 
     def coefficients(self, constants: dict[str, float]) -> list[float]:
         """Values of `space.coefficients` for given constant parameters."""
-        values = {self.pde.parameter_symbols[name]: sympy.Float(value, 17) for name, value in constants.items()}
-        return [float(c.xreplace(values)) for c in self.space.coefficients]
+        key = tuple(constants.items())
+        if self._coefficients.get("key") != key:  # sympy at every call would outlast a small network
+            values = {self.pde.parameter_symbols[name]: sympy.Float(value, 17) for name, value in key}
+            self._coefficients["values"] = [float(c.xreplace(values)) for c in self.space.coefficients]
+            self._coefficients["key"] = key
+        return self._coefficients["values"]
+
+    @cached_property
+    def _coefficients(self) -> dict[str, Any]:
+        """The last answer of `coefficients`: constants rarely change."""
+        return {}
 
 
 def _derivative_name(alpha: MultiIndex, coordinates: Sequence[str]) -> str:

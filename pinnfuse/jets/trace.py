@@ -10,12 +10,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, fx, nn
 
+from pinnfuse.checks import modules_of
 from pinnfuse.jets.program import Add, Affine, Concatenate, Multiply, Operation, Program, Scale, Select, Shift, Unary
 
 
@@ -34,17 +36,33 @@ class Recognised:
     def operands(self, net: nn.Module) -> list[Tensor]:
         """Operand tensors of this call, connected to the parameters by ordinary autograd."""
         values: dict[fx.Node, Any] = {}
-        for node in self.graph.nodes:
-            if node.meta.get("pinnfuse_constant"):
-                values[node] = _run_node(node, values, net)
+        for node in self._constants:
+            values[node] = _run_node(node, values, net)
         found = []
-        for source in self.operand_nodes:
-            if isinstance(source, tuple):
-                node, attribute = source
-                found.append(getattr(net.get_submodule(str(node.target)), attribute))
-            else:
+        for source in self._sources:
+            if isinstance(source, fx.Node):
                 found.append(values[source])
+                continue
+            path, attribute = source
+            module = net
+            for name in path:
+                module = module._modules[name]  # type: ignore[assignment]
+            parameter = module._parameters.get(attribute)  # `getattr` is slow; a computed weight needs it
+            found.append(getattr(module, attribute) if parameter is None else parameter)
         return found
+
+    @cached_property
+    def _constants(self) -> list[fx.Node]:
+        """What runs at every call, in order."""
+        return [node for node in self.graph.nodes if node.meta.get("pinnfuse_constant")]
+
+    @cached_property
+    def _sources(self) -> list[fx.Node | tuple[list[str], str]]:
+        """Per operand, the node that gives it, or the path of a module and one of its attributes."""
+        return [
+            (str(source[0].target).split("."), source[1]) if isinstance(source, tuple) else source
+            for source in self.operand_nodes
+        ]
 
 
 def recognise(net: nn.Module, in_width: int) -> Recognised:
@@ -73,16 +91,16 @@ _cache: WeakKeyDictionary[nn.Module, tuple[Any, Recognised | NotRecognised]] = W
 def _fingerprint(net: nn.Module) -> tuple[Any, ...]:
     """Changes whenever tracing could give another graph: modules, modes, plain attributes, shapes, hooks."""
     parts: list[Any] = []
-    for name, module in net.named_modules():
-        plain = tuple(
-            (k, v)
-            for k, v in vars(module).items()
-            if not k.startswith("_") and isinstance(v, bool | int | float | str | tuple | type(None))
-        )
-        shapes = tuple((k, None if p is None else tuple(p.shape)) for k, p in module._parameters.items())
-        hooks = bool(module._forward_hooks or module._forward_pre_hooks)
-        parts.append((name, id(module), type(module), plain, shapes, hooks))
+    for module in modules_of(net):
+        own = module.__dict__
+        parts += (id(module), type(module), *own["_modules"])
+        parts += [(k, v) for k, v in own.items() if k[0] != "_" and isinstance(v, _PLAIN)]
+        parts += [(k, None if p is None else p.shape) for k, p in own["_parameters"].items()]
+        parts.append(bool(own["_forward_hooks"] or own["_forward_pre_hooks"]))
     return tuple(parts)
+
+
+_PLAIN = (bool, int, float, str, tuple, type(None))
 
 
 def _run_node(node: fx.Node, values: dict[fx.Node, Any], net: nn.Module) -> Any:

@@ -17,15 +17,14 @@ Derivatives = list[Tensor | None]
 
 def _tanh(z: Tensor, n: int) -> Derivatives:
     s = torch.tanh(z)
-    q = s * s
-    d = 1 - q
+    d = (s * s).neg_().add_(1)  # s' = 1 - s^2; everything else is a polynomial in s and s'
     polynomials: list[Callable[[], Tensor]] = [
         lambda: d,
-        lambda: -2 * s * d,
-        lambda: d * (6 * q - 2),
-        lambda: s * d * (16 - 24 * q),
-        lambda: d * ((120 * q - 120) * q + 16),
-        lambda: s * d * ((960 - 720 * q) * q - 272),
+        lambda: (s * d).mul_(-2),
+        lambda: (4 * d).addcmul_(d, d, value=-6),
+        lambda: s * d * (24 * d - 8),
+        lambda: d * ((120 * d - 120) * d + 16),
+        lambda: s * d * ((480 - 720 * d) * d - 32),
     ]
     return [s, *(f() for f in polynomials[:n])]
 

@@ -132,13 +132,15 @@ class Run:
     def summary(self) -> Summary:
         """Of the run so far."""
         ours, nested = self.speedup.ours, self.speedup.baseline
-        points = self.data.draw(0, device=self.module.device)["interior"].points
+        device = self.trainer.strategy.root_device
+        self.module.to(device)  # Lightning has put it on the CPU
+        points = self.data.draw(0, device=device)["interior"].points
         return Summary(
             pde=self.problem.pde_name,
             problem=self.problem.name,
             backend=self.module.loss.interior.explain(self.module.net, points).backend,
             precision=self.config.training.precision,
-            device=device_name(self.module.device),
+            device=device_name(device),
             seed=self.config.seed,
             steps=self.module.global_step,
             seconds=self.stopwatch.seconds,

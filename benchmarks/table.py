@@ -1,0 +1,28 @@
+"""The accuracy table of the README, from `summary.json` files: python benchmarks/table.py benchmarks/results/*/training"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+MAIN_METRIC = {"lid_driven_cavity": "velocity", "taylor_green": "velocity", "kovasznay": "velocity"}
+
+
+def rows(folder: Path) -> list[str]:
+    lines = []
+    for path in sorted(folder.glob("*.json")):
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        metric = MAIN_METRIC.get(summary["problem"]) or next(iter(summary["rel_l2"]))
+        error, machine = summary["rel_l2"][metric], folder.parent.name.replace("_", " ").replace("-", " ")
+        lines.append(
+            f"| {summary['pde']} / {summary['problem']} | {metric} | {error:.1e} | {summary['steps']:,} | "
+            f"{summary['seconds']:.0f} s | {machine} |"
+        )
+    return lines
+
+
+if __name__ == "__main__":
+    print("| problem | field | relative L2 | steps | time of fit | machine |\n| --- | --- | --- | --- | --- | --- |")
+    for folder in sys.argv[1:]:
+        print("\n".join(rows(Path(folder))))
