@@ -1,4 +1,4 @@
-"""The accuracy table of the README, from `summary.json` files: python benchmarks/table.py benchmarks/results/*/training"""
+"""The accuracy table of the README from `summary.json` files: table.py benchmarks/results/*/training"""
 
 from __future__ import annotations
 
