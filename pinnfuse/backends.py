@@ -42,8 +42,8 @@ def check_name(backend: str, caller: str) -> None:
         raise ValueError(f"{caller}: unknown `backend`; got {backend!r}. {nearest(backend, BACKENDS)}")
 
 
-def choose(backend: str, net: nn.Module, points: Tensor, plan: JetPlan | None) -> Choice:
-    """Which path runs `net` on these points.
+def choose(backend: str, net: nn.Module, points: Tensor, space: ChannelSpace, plan: JetPlan | None) -> Choice:
+    """Which path runs `net` on these points, for the channels of `space`; `plan` is None for bare derivatives.
 
     Raises:
         BackendUnavailable: an explicit "triton" that cannot run, with the reason.
@@ -55,9 +55,8 @@ def choose(backend: str, net: nn.Module, points: Tensor, plan: JetPlan | None) -
     except NotRecognised as reason:
         recognised, unknown = None, str(reason)
     if backend in ("triton", "auto"):
-        obstacle = (
-            unknown and f"the network has no closed form: {unknown}" or _triton_obstacle(recognised, points, plan)
-        )
+        obstacle = f"the network has no closed form: {unknown}" if unknown else ""
+        obstacle = obstacle or _triton_obstacle(recognised, points, space, plan)
         if not obstacle:
             return _said(
                 Choice("triton", "fused kernel", "the network is recognised and Triton runs here", recognised), backend
@@ -72,7 +71,7 @@ def choose(backend: str, net: nn.Module, points: Tensor, plan: JetPlan | None) -
     return _said(Choice("torch", "forward mode", f"no closed form: {unknown}", None), backend)
 
 
-def _triton_obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None) -> str:
+def _triton_obstacle(recognised: Recognised | None, points: Tensor, space: ChannelSpace, plan: JetPlan | None) -> str:
     """Why the fused kernel cannot run, "" if it can."""
     if importlib.util.find_spec("pinnfuse.kernels.jets") is None:
         return "the fused jet kernels are not built yet"
@@ -80,7 +79,10 @@ def _triton_obstacle(recognised: Recognised | None, points: Tensor, plan: JetPla
         return "Triton is not installed (it exists for Linux only)"
     from pinnfuse.kernels import jets  # the only place that may import triton
 
-    return jets.obstacle(recognised, points, plan)
+    obstacle = jets.obstacle(recognised, points, plan)
+    if obstacle or (len(space) <= jets.MAX_CHANNELS and space.order <= jets.MAX_ORDER):
+        return obstacle
+    return f"{len(space)} channels of order {space.order}; at most {jets.MAX_CHANNELS} of order {jets.MAX_ORDER} fit"
 
 
 _announced: set[tuple[str, str, str]] = set()

@@ -24,6 +24,26 @@ def unwrap(net: nn.Module, caller: str) -> nn.Module:
     return getattr(net, "_orig_mod", net)
 
 
+def modules_of(net: nn.Module) -> list[nn.Module]:
+    """`net` and every module below it, each once; `net.modules()` takes several times as long."""
+    found, seen = [net], {id(net)}
+    for module in found:  # grows
+        for child in module._modules.values():
+            if child is not None and id(child) not in seen:
+                seen.add(id(child))
+                found.append(child)
+    return found
+
+
+def check_network(net: nn.Module, points: Tensor, caller: str) -> None:
+    """Parameters must share dtype and device with the points."""
+    dtype, device = points.dtype, points.device
+    for module in modules_of(net):
+        for p in module._parameters.values():
+            if p is not None and (p.dtype != dtype or p.device != device):
+                check_tensors({f"the network's {n}": p for n, p in net.named_parameters()}, points, caller)
+
+
 def check_points(points: Tensor, coordinates: Sequence[str], caller: str) -> None:
     if not isinstance(points, Tensor):
         raise ValueError(

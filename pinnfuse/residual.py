@@ -76,9 +76,10 @@ class _FusedLoss(torch.autograd.Function):
         if grad_loss is None:
             return (None,) * (3 + len(ctx.need))
         per_equation, squares = ctx.saved_tensors
-        scaled = [
-            None if g is None or not n else g * grad_loss for g, n in zip(ctx.gradients, ctx.need[2:], strict=True)
-        ]
+        scaled = [g if n else None for g, n in zip(ctx.gradients, ctx.need[2:], strict=True)]
+        present = [g for g in scaled if g is not None]
+        products = iter(torch._foreach_mul(present, grad_loss) if present else ())
+        scaled = [None if g is None else next(products) for g in scaled]
         return (
             None,
             None,
@@ -323,8 +324,8 @@ class FusedResidualLoss(nn.Module):
         weights = checks.check_point_weights(
             point_weights, points.shape[0], len(self.pde.equations), self.check_finite, caller
         )
-        named: dict[str, Tensor] = {f"the network's {n}": p for n, p in net.named_parameters()}
-        named |= {f"the PDE parameter {n}": p for n, p in self.trained.items()}
+        checks.check_network(net, points, caller)
+        named: dict[str, Tensor] = {f"the PDE parameter {n}": p for n, p in self.trained.items()}
         named |= {f"data[{n!r}]": c for n, c in columns.items()}
         if weights is not None:
             named["point_weights"] = weights
@@ -335,7 +336,7 @@ class FusedResidualLoss(nn.Module):
 
     def _choice(self, net: nn.Module, points: Tensor) -> tuple[JetPlan, backends.Choice]:
         plan_ = plan(self.pde)
-        choice = backends.choose(self.backend, net, points, plan_)
+        choice = backends.choose(self.backend, net, points, plan_.space, plan_)
         if choice.recognised is None:
             return plan(self.pde, collapse=False), choice
         checks.check_width(choice.recognised.program.output_width, self.pde.fields, "FusedResidualLoss")
@@ -423,7 +424,7 @@ def derivatives(
     backends.check_name(backend, caller)
     net = checks.unwrap(net, caller)
     checks.check_points(points, coordinate_names, caller)
-    checks.check_tensors({f"the network's {n}": p for n, p in net.named_parameters()}, points, caller)
+    checks.check_network(net, points, caller)
     if isinstance(names, str) or not names:
         raise ValueError(f"{caller}: `names` must be a list such as ['u', 'u_x']; got {names!r}.")
     jets = [parse_jet(name, field_names, coordinate_names) for name in names]
@@ -432,7 +433,7 @@ def derivatives(
         torch.autocast(points.device.type, enabled=False),
         precisions.torch_matmul(resolved := precisions.resolve(precision, points.dtype)),
     ):
-        choice = backends.choose(backend, net, points, None)
+        choice = backends.choose(backend, net, points, space, None)
         if choice.backend == "autograd":
             outputs = _nested(net, points, space, requests, _value_check(field_names, caller))
         else:

@@ -397,3 +397,24 @@ def test_an_output_that_depends_on_the_points_alone():
     points = torch.rand(9, 2, dtype=torch.float64)
     got = FusedResidualLoss(pde, backend="torch")(Known(), points)
     torch.testing.assert_close(got, FusedResidualLoss(pde, backend="autograd")(Known(), points))
+
+
+@pytest.mark.parametrize("change", ["width", "activation", "attribute", "hook", "replaced"])
+def test_a_changed_network_is_traced_again(change):
+    pde = PDE("u", "t x", equations={"heat": "u_t - u_xx"})
+    points = torch.rand(9, 2, dtype=torch.float64)
+    net = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 5), nn.Softplus(), nn.Linear(5, 1)).double()
+    loss_fn = FusedResidualLoss(pde, backend="torch")
+    loss_fn.double()(net, points)
+    if change == "width":
+        net[0], net[2] = nn.Linear(2, 7).double(), nn.Linear(7, 5).double()
+    elif change == "activation":
+        net[1] = nn.Sigmoid()
+    elif change == "attribute":
+        net[3].beta = 2.5
+    elif change == "hook":
+        net[1].register_forward_hook(lambda module, inputs, output: 2 * output)
+    else:
+        net[0].weight = nn.Parameter(2 * net[0].weight.detach())
+    truth = FusedResidualLoss(pde, backend="autograd").double()(net, points)
+    assert torch.allclose(loss_fn(net, points), truth, rtol=1e-12)
