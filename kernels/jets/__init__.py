@@ -45,8 +45,7 @@ def obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None
                     f"{len(plan.space)} channels of order {plan.space.order}; "
                     f"at most {MAX_CHANNELS} of order {MAX_ORDER} fit"
                 )
-            names = tuple(dict.fromkeys(stack.activations))
-            module(Spec(plan.space, names, plan.outputs, stack.widths[-1], plan))
+            module(Spec.of(stack, plan.space, plan.outputs, plan))
     except NotGenerated as reason:
         return str(reason)
     return ""

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pinnfuse.jets.program import Affine, Program, Unary
+from pinnfuse.jets.program import Affine, Concatenate, Operation, Program, Unary
 from pinnfuse.kernels.jets.pointwise import NotGenerated
 
 
 @dataclass(frozen=True)
+class Tail:
+    """What follows the stack: operations without operands on its output and on values that depend on the points alone.
+
+    Attributes:
+        operations: (value, operation) in order; the last one is the network's output.
+        raw: the value that the stack's output is.
+        given: the values of the points that are read, side by side, or None if there are none.
+        columns: (value, first column of it in `given`).
+        widths: number of columns of every value.
+    """
+
+    operations: tuple[tuple[int, Operation], ...]
+    raw: int
+    given: Program | None
+    columns: tuple[tuple[int, int], ...]
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Stack:
-    """`head (unary affine)+`, where the head is one affine layer of the points, or any small program (an embedding).
+    """`head (unary affine)+ tail`; the head is one affine layer of the points or any small program (an embedding).
 
     Attributes:
         layers: the affine operations, a plain head first; their operands are positions in the operand list.
         activations: name of the activation before each layer of the stack but a plain head.
-        widths: of the points, of every hidden layer, and of the output.
+        widths: of the points, of every hidden layer, and of the stack's output.
         head: None if plain; else the program whose output is the first hidden layer before its activation.
+        tail: the output transform, if there is one.
     """
 
     layers: tuple[Affine, ...]
     activations: tuple[str, ...]
     widths: tuple[int, ...]
     head: Program | None = None
+    tail: Tail | None = None
 
     @property
     def hidden(self) -> int:
@@ -39,34 +63,92 @@ class Stack:
         return self.layers[i] if self.head is None else self.layers[i - 1] if i else None
 
 
+@lru_cache(maxsize=128)
 def dense_stack(program: Program) -> Stack:
-    """The stack at the end of a program.
+    """The stack of a program, with what stands before and behind it.
 
     Raises:
-        NotGenerated: there is none, or it is the smaller part of the network.
+        NotGenerated: there is none, it is the smaller part of the network, or what is behind it is more than pointwise.
     """
-    operations = program.operations
-    start = len(operations)
-    while start >= 2:
-        unary, affine = operations[start - 2], operations[start - 1]
-        chained = unary.inputs == (start - 2,) and affine.inputs == (start - 1,)
-        if not (isinstance(affine, Affine) and isinstance(unary, Unary) and chained):
+    operations, widths = program.operations, program.widths
+    readers = Counter(value for op in operations for value in op.inputs)
+    layers: list[Affine] = []
+    unaries: list[Unary] = []
+    raw = bottom = 1 + max((i for i, op in enumerate(operations) if isinstance(op, Affine)), default=-1)
+    hidden: list[int] = [widths[raw]]
+    while bottom > 0:  # `bottom` is the output of the lowest layer so far
+        affine = operations[bottom - 1]
+        unary = operations[affine.inputs[0] - 1] if affine.inputs[0] > 0 else None
+        if not (isinstance(affine, Affine) and isinstance(unary, Unary)):
             break
-        start -= 2
-    tail, before = operations[start:], operations[:start]
-    layers = tuple(op for op in tail if isinstance(op, Affine))
-    unaries = tuple(op for op in tail if isinstance(op, Unary))
-    if len(layers) < max(1, sum(isinstance(op, Affine) for op in before)):
+        if readers[affine.inputs[0]] > 1 or (bottom != raw and readers[bottom] > 1):
+            break
+        layers.insert(0, affine)
+        unaries.insert(0, unary)
+        bottom = unary.inputs[0]
+        hidden.insert(0, widths[bottom])
+    before = _needed(program, bottom)
+    if len(layers) < max(1, sum(isinstance(operations[i], Affine) for i in before)):
         names = sorted({type(op).__name__ for op in operations} - {"Affine", "Unary"})
         what = ", ".join(names) or "no hidden layer"
-        raise NotGenerated(f"the network does not end in a plain stack of linear layers and activations ({what})")
+        raise NotGenerated(f"the network contains no plain stack of linear layers and activations ({what})")
     if any(u.exponent is not None for u in unaries):
         raise NotGenerated("a power as activation has no Triton code")
-    widths = (program.widths[0], *(program.widths[i] for i in range(start, len(operations) + 1, 2)))
-    names_ = tuple(u.name for u in unaries)
-    if len(before) == 1 and isinstance(before[0], Affine):
-        return Stack((before[0], *layers), names_, widths)
-    return Stack(layers, names_, widths, Program(before, program.widths[: start + 1]))
+    activations, tail = tuple(u.name for u in unaries), _tail(program, raw)
+    lowest = operations[before[-1]] if before else None
+    if len(before) == 1 and isinstance(lowest, Affine):
+        return Stack((lowest, *layers), activations, (widths[0], *hidden), None, tail)
+    return Stack(tuple(layers), activations, (widths[0], *hidden), _part(program, before, bottom), tail)
+
+
+def _needed(program: Program, value: int) -> list[int]:
+    """Positions of the operations that a value is made of."""
+    needed = {value}
+    for i in reversed(range(value)):
+        if i + 1 in needed:
+            needed.update(program.operations[i].inputs)
+    return [i for i in range(value) if i + 1 in needed]
+
+
+def _part(program: Program, positions: Sequence[int], *results: int) -> Program:
+    """The program of some operations, renumbered; several results, or one that is not the last, are concatenated."""
+    number = {0: 0} | {position + 1: i + 1 for i, position in enumerate(positions)}
+    operations: list[Operation] = []
+    for i in positions:
+        op = program.operations[i]
+        inputs: Any = tuple(number[j] for j in op.inputs)
+        operations.append(replace(op, inputs=inputs))
+    widths = [program.widths[0], *(program.widths[i + 1] for i in positions)]
+    if len(results) > 1 or number[results[0]] != len(positions):
+        operations.append(Concatenate(tuple(number[value] for value in results)))
+        widths.append(sum(program.widths[value] for value in results))
+    return Program(tuple(operations), tuple(widths))
+
+
+def _tail(program: Program, raw: int) -> Tail | None:
+    """The operations behind value `raw`."""
+    if raw == len(program.operations):
+        return None
+    behind, operations = {raw}, []
+    passive = {0}
+    for value, op in enumerate(program.operations, start=1):
+        if behind & set(op.inputs):
+            behind.add(value)
+            operations.append((value, op))
+        elif not op.operands and passive >= set(op.inputs):
+            passive.add(value)
+    if any(op.operands for _, op in operations):
+        raise NotGenerated("the operations behind the last layer contain trained or stored tensors")
+    read = sorted({j for _, op in operations for j in op.inputs} - behind)
+    if not passive >= set(read):
+        raise NotGenerated("the operations behind the last layer read a hidden layer")
+    columns, start = [], 0
+    for value in read:
+        columns.append((value, start))
+        start += program.widths[value]
+    needed = sorted({i for value in read for i in _needed(program, value)})
+    given = _part(program, needed, *read) if read else None
+    return Tail(tuple(operations), raw, given, tuple(columns), program.widths)
 
 
 @dataclass(frozen=True)

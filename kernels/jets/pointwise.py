@@ -20,8 +20,8 @@ class Pointwise:
 
     Attributes:
         residuals: lines that end with `r0`..`rE` known.
-        seeds: lines from `q0`..`qE` (derivatives of the loss by residual) to `v0`.. (by output) and `t0`.. (by trained
-        parameter).
+        seeds: lines from `q0`..`qE` (derivatives of the loss by residual) to `v0`.. (by output, or another name) and
+        `t0`.. (by trained parameter).
     """
 
     residuals: tuple[str, ...]
@@ -32,7 +32,7 @@ class Pointwise:
     data: int
 
 
-def pointwise(plan: JetPlan) -> Pointwise:
+def pointwise(plan: JetPlan, seed: str = "v") -> Pointwise:
     """Residuals, and the reverse sweep through them, with common subexpressions shared."""
     pde = plan.pde
     names: dict[sympy.Symbol, str] = {s: f"o{i}" for i, s in enumerate(plan.output_symbols)}
@@ -46,13 +46,13 @@ def pointwise(plan: JetPlan) -> Pointwise:
     results = [
         sympy.Add(*(q * sympy.diff(r, s) for q, r in zip(upstream, plan.residuals, strict=True))) for s in targets
     ]
-    forward = _shared(plan.residuals, names, "e", [f"r{i}" for i in range(len(plan.residuals))])
-    outputs = [f"v{i}" for i in range(len(plan.outputs))] + [f"t{i}" for i in range(len(plan.trained))]
-    backward = _shared(results, names, "d", outputs)
+    forward = shared_code(plan.residuals, names, "e", [f"r{i}" for i in range(len(plan.residuals))])
+    outputs = [f"{seed}{i}" for i in range(len(plan.outputs))] + [f"t{i}" for i in range(len(plan.trained))]
+    backward = shared_code(results, names, "d", outputs)
     return Pointwise(forward, backward, len(plan.residuals), len(plan.constants), len(plan.trained), len(plan.pde.data))
 
 
-def _shared(
+def shared_code(
     expressions: Sequence[sympy.Expr], names: dict[sympy.Symbol, str], prefix: str, results: Sequence[str]
 ) -> tuple[str, ...]:
     temporaries = (sympy.Symbol(f"{prefix}{i}", real=True) for i in range(10**6))

@@ -18,7 +18,7 @@ import torch
 import triton
 from torch import Tensor
 
-from pinnfuse.jets.closed_form import ClosedForm, Gradients
+from pinnfuse.jets.closed_form import Gradients, closed_form
 from pinnfuse.jets.engine import JetEngine, LossResult, LossTask, bytes_per_point
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
@@ -91,8 +91,8 @@ class TritonEngine(JetEngine):
         self.space, self.outputs_read, self.plan = space, tuple(outputs), plan
         self.coefficients = tuple(coefficients)
         self.stack: Stack = dense_stack(program)
-        names = tuple(dict.fromkeys(self.stack.activations))
-        self.spec = Spec(space, names, self.outputs_read, self.stack.widths[-1], plan)
+        self.spec = Spec.of(self.stack, space, outputs, plan)
+        names = self.spec.activations
         self.module = module(self.spec)
         self.parts = config.PARTS[precision]
         widest = max(self.stack.widths[1:-1])
@@ -102,7 +102,9 @@ class TritonEngine(JetEngine):
         self.width = config.padded_width(widest, self.config.block)
         self.head = None
         if self.stack.head is not None:
-            self.head = ClosedForm(self.stack.head, space, coefficients)
+            self.head = closed_form(self.stack.head, space, self.coefficients)
+        given = self.stack.tail.given if self.stack.tail is not None else None
+        self.tail = None if given is None else closed_form(given, space, self.coefficients)
         on_hopper = config.hopper(self.config, self.width, len(space), self.parts, device)
         self.hopper = on_hopper and self.head is None
         self.chained = self.hopper and config.chained(
@@ -115,6 +117,7 @@ class TritonEngine(JetEngine):
         per_point = layers * len(space) * self.width * ((2 * 2 * self.parts or 2 * item) + self.saves * item)
         if self.stack.head is not None:
             per_point += bytes_per_point(self.stack.head, space, item) + 2 * len(space) * self.width * item
+        per_point += bytes_per_point(given, space, item) if given is not None else 0
         rows = self.config.rows
         self.chunk = max(rows, SCRATCH_BYTES // per_point // rows * rows)
 
@@ -198,6 +201,10 @@ class TritonEngine(JetEngine):
             if len(layer.operands) > 1:
                 add(layer.operands[1], sums[start : start + m] if last else biases[i, :outs])
         return result
+
+    def _given(self, points: Tensor) -> Tensor:
+        """Jets of the points alone that the output transform reads, [channels, n, columns]."""
+        return points if self.tail is None else self.tail.forward(points, ())[0].data
 
     def _head_forward(self, points: Tensor, rows: int, state: _Head) -> tuple[Tensor, Tensor]:
         """Jets of the head, padded to [channels, rows, H]; `state` keeps what its adjoint needs."""
@@ -328,7 +335,8 @@ class TritonEngine(JetEngine):
                 constants_ = {**common, "ACTIVATION": act[i + 1]}
                 launch(hidden_kernels.forward_kernel, (programs * nb,), args, constants_, **forward)
             args = (points, a[depth], sa[depth], saved[depth], z[depth], sz[depth], outer, net.last, net.last_bias)
-            args = (*args, coefficients, values, data, equation_weights, point_weights, adjoint, result)
+            args = (*args, coefficients, values, data, self._given(points[start : start + self.chunk]))
+            args = (*args, equation_weights, point_weights, adjoint, result)
             args = (*args, buffers.sums, count, start, tiles, again, columns)
             constants_ = {**common, "FIRST": first if depth == 0 else 0, "ACTIVATION": act[depth]}
             launch(kernels.output_kernel, (tiles,), args, constants_, num_warps=c.output)

@@ -10,12 +10,16 @@ Same input, same text, in every process.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets.channels import ACTIVATIONS, POLYNOMIAL, adjoint, compose, slope_of_polynomial
+from pinnfuse.kernels.jets.network import Stack, Tail
 from pinnfuse.kernels.jets.pointwise import NotGenerated, Pointwise, pointwise
+from pinnfuse.kernels.jets.tail import TailCode, tail_code
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,16 @@ class Spec:
     outputs: tuple[Output, ...]
     fields: int
     plan: JetPlan | None
+    tail: Tail | None = None
+
+    @classmethod
+    def of(cls, stack: Stack, space: ChannelSpace, outputs: Sequence[Output], plan: JetPlan | None) -> Spec:
+        names = tuple(dict.fromkeys(stack.activations))
+        return cls(space, names, tuple(outputs), stack.widths[-1], plan, stack.tail)
+
+    @cached_property
+    def tail_code(self) -> TailCode | None:
+        return None if self.tail is None else tail_code(self.tail, self.space, self.outputs)
 
 
 def generate(spec: Spec) -> str:
@@ -38,7 +52,7 @@ def generate(spec: Spec) -> str:
     unknown = [name for name in spec.activations if name not in ACTIVATIONS]
     if unknown:
         raise NotGenerated(f"the activation {unknown[0]} has no Triton code")
-    code = pointwise(spec.plan) if spec.plan is not None else None
+    code = pointwise(spec.plan, "v" if spec.tail is None else "up") if spec.plan is not None else None
     parts = [
         _head(spec),
         _maxima(len(spec.space)),
@@ -329,7 +343,8 @@ LOSS, LOSS_AND_GRADIENT, OUTPUTS, ADJOINT = 0, 1, 2, 3
 
 def _output(spec: Spec, code: Pointwise | None) -> str:
     space, m, count, d = spec.space, spec.fields, len(spec.space), spec.space.dimension
-    reads = spec.outputs
+    tail = spec.tail_code
+    reads, raw, up = (spec.outputs, "o", "v") if tail is None else (tail.reads, "raw", "up")
     by_channel = {k: [(i, o.column) for i, o in enumerate(reads) if o.channel == k] for k in range(count)}
     place = ["h = units(nb * BLOCK, BLOCK, PERMUTED)"]
     place += ["offset = row[:, None].to(tl.int64) * H + (nb * BLOCK + tl.arange(0, BLOCK))[None, :]"]
@@ -339,16 +354,25 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
         return f"a{k} = get(a_ptr + {k} * channel + offset, part, a_scale_ptr + {_slot(k)}, PARTS)"
 
     values = [
-        f"o{i} = tl.zeros([ROWS], dtype)" + (f" + tl.load(b_ptr + {o.column})" if o.channel == 0 else "")
+        f"{raw}{i} = tl.zeros([ROWS], dtype)" + (f" + tl.load(b_ptr + {o.column})" if o.channel == 0 else "")
         for i, o in enumerate(reads)
     ]
     sums = list(place)
     for k in range(count):
         if by_channel[k]:
-            sums += [load(k), *(f"o{i} += tl.sum(a{k} * u{f}, 1)" for i, f in by_channel[k])]
+            sums += [load(k), *(f"{raw}{i} += tl.sum(a{k} * u{f}, 1)" for i, f in by_channel[k])]
     values += ["for nb in range(0, NB):", *(f"    {line}" for line in sums)]
-    outputs = [f"tl.store(r_ptr + {i} * points.to(tl.int64) + n, o{i}, mask=live)" for i in range(len(reads))]
-    given = [f"v{i} = tl.load(g_ptr + {i} * points.to(tl.int64) + n, mask=live, other=0.0)" for i in range(len(reads))]
+    count_out = range(len(spec.outputs))
+    outputs = [f"tl.store(r_ptr + {i} * points.to(tl.int64) + n, o{i}, mask=live)" for i in count_out]
+    given = [f"{up}{i} = tl.load(g_ptr + {i} * points.to(tl.int64) + n, mask=live, other=0.0)" for i in count_out]
+    if spec.tail is not None and tail is not None:
+        width = 0 if spec.tail.given is None else spec.tail.given.output_width
+        size = "tl.minimum(points - first, tiles * ROWS).to(tl.int64)"
+        loads = [
+            f"given{k}_{c} = tl.load(t_ptr + ({k} * size + row) * {width} + {c}, mask=live, other=0.0)"
+            for k, c in tail.loads
+        ]
+        values += [f"size = {size}", *loads, *tail.forward]
     equations = code.equations if code else 0
     trained = code.trained if code else 0
     slots = f"part_ptr + tile.to(tl.int64) * columns + {m} * H"
@@ -373,7 +397,7 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
             ]
         loss += list(code.seeds)
         loss += [
-            f"add_to({slots} + {equations + i}, tl.sum(t{i} + tl.zeros([ROWS], dtype), 0), again)"
+            f"add_to({slots} + {equations + i}, tl.sum(tl.where(live, t{i} + tl.zeros([ROWS], dtype), 0.0), 0), again)"
             for i in range(trained)
         ]
     body = [
@@ -385,8 +409,7 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
         f"part = {count} * channel",
         *_coefficients(space),
         *_points(d),
-        f"if MODE != {ADJOINT}:",
-        *(f"    {line}" for line in values),
+        *([f"if MODE != {ADJOINT}:", *(f"    {line}" for line in values)] if tail is None else values),
         f"if MODE == {OUTPUTS}:",
         *(f"    {line}" for line in outputs),
         f"if MODE == {ADJOINT}:",
@@ -398,7 +421,8 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
     for f in range(m):
         names = [f"v{i}" for i, o in enumerate(reads) if o.channel == 0 and o.column == f]
         bias[f] = " + ".join(names) or "tl.zeros([ROWS], dtype)"
-    back = [f"v{i} = v{i} + tl.zeros([ROWS], dtype)" for i in range(len(reads))]
+    back = [] if tail is None else list(tail.adjoint)
+    back += [f"v{i} = tl.where(live, v{i} + tl.zeros([ROWS], dtype), 0.0)" for i in range(len(reads))]
     back += [f"add_to({slots} + {equations + trained + f}, tl.sum({bias[f]}, 0), again)" for f in range(m)]
     sweep = [*place, *(f"gu{f} = tl.zeros([ROWS, BLOCK], dtype)" for f in range(m))]
     for k in range(count):
@@ -431,10 +455,11 @@ def output_kernel(
     c_ptr,
     p_ptr,  # trained parameters of the PDE
     f_ptr,  # data columns, each of `points` numbers
+    t_ptr,  # jets of the points alone that an output transform reads: [{count}, points of this chunk, columns]
     ew_ptr,  # [{equations}] equation weights
     pw_ptr,  # [points, {equations}] point weights, if WEIGHTED
-    g_ptr,  # [{len(reads)}, points] given adjoint of the outputs, if MODE is {ADJOINT}
-    r_ptr,  # out: residuals [points, {equations}] if KEEP, outputs [{len(reads)}, points] if MODE is {OUTPUTS}
+    g_ptr,  # [{len(spec.outputs)}, points] given adjoint of the outputs, if MODE is {ADJOINT}
+    r_ptr,  # out: residuals [points, {equations}] if KEEP, outputs [{len(spec.outputs)}, points] if MODE is {OUTPUTS}
     part_ptr,  # [tiles, columns] out: sums over a tile: output weights [{m}, H], losses [{equations}],
     # trained parameters [{trained}], output biases [{m}], bias of the last hidden layer [H]; if FIRST weights [{d}, H]
     points, first, tiles, again, columns,
