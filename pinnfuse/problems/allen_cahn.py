@@ -39,5 +39,5 @@ def allen_cahn(eps: float = 1e-4, reaction: float = 5.0) -> Problem:
         reference=solution(eps, reaction),
         periodic={"x": 2.0},
         model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),
-        training=TrainingSpec(interior=3000, boundary=200, resample_every=200, phases=quasi_newton(steps=2500)),
+        training=TrainingSpec(interior=3000, boundary=200, resample_every=200, phases=quasi_newton(steps=4000)),
     )

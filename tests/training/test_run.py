@@ -251,3 +251,12 @@ def test_default_folder_names_pde_and_problem(monkeypatch, tmp_path):
     assert folder.parent == Path("runs") and folder.name.startswith("toy-rod-2")
     monkeypatch.setenv("LOCAL_RANK", "1")  # a process that the first one started
     assert run_folder(cli.parse(["--pde", "toy"])) == folder
+
+
+@pytest.mark.gpu
+def test_the_summary_names_the_card_that_trained(start):
+    run = start("run", "--accelerator", "gpu", "--backend", "auto")
+    run.fit()
+    summary = run.finish()
+    assert summary.device == torch.cuda.get_device_name()
+    assert summary.backend == "triton"  # a dense stack on a card
