@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pinnfuse.jets.program import Affine, Concatenate, Operation, Program, Unary
+from pinnfuse.jets.program import Affine, Concatenate, Multiply, Operation, Program, Unary
 from pinnfuse.kernels.jets.pointwise import NotGenerated
 
 
@@ -57,6 +57,15 @@ class Stack:
     def hidden(self) -> int:
         """Number of hidden-to-hidden layers."""
         return len(self.activations) - 1
+
+    @property
+    def hidden_layers(self) -> tuple[Affine, ...]:
+        return self.layers[0 if self.head is not None else 1 : -1]
+
+    @property
+    def folds(self) -> bool:
+        """Whether the head is an affine map of the points (scaled inputs, say), so that one layer can stand for it."""
+        return self.head is not None and not any(isinstance(op, Unary | Multiply) for op in self.head.operations)
 
     def layer(self, i: int) -> Affine | None:
         """Layer i of 0 .. hidden + 1; None for a head that is not plain."""

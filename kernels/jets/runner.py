@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -25,6 +25,7 @@ from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import cache, config
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
+from pinnfuse.kernels.jets.folding import Folded
 from pinnfuse.kernels.jets.hopper import generate_hopper
 from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, sum_rows_kernel, weight_gradient_kernel
@@ -101,7 +102,7 @@ class TritonEngine(JetEngine):
         self.config = config.fitted(chosen, len(space), self.parts, config.capability(device))
         self.width = config.padded_width(widest, self.config.block)
         self.head = None
-        if self.stack.head is not None:
+        if self.stack.head is not None and not self.stack.folds:
             self.head = closed_form(self.stack.head, space, self.coefficients)
         given = self.stack.tail.given if self.stack.tail is not None else None
         self.tail = None if given is None else closed_form(given, space, self.coefficients)
@@ -112,10 +113,14 @@ class TritonEngine(JetEngine):
         )
         self.saves = any(name not in POLYNOMIAL for name in names)
         self.network: Operands = gather(self.stack, operands, self.width)
+        self.folded = None
+        if self.stack.head is not None and self.stack.folds:
+            self.folded = Folded(self.stack.head, operands, self.width)
+            self.network = replace(self.network, first=self.folded.weight, first_bias=self.folded.bias)
         item = self.network.first.element_size()
         layers = self.stack.hidden + 1
         per_point = layers * len(space) * self.width * ((2 * 2 * self.parts or 2 * item) + self.saves * item)
-        if self.stack.head is not None:
+        if self.stack.head is not None and self.head is not None:
             per_point += bytes_per_point(self.stack.head, space, item) + 2 * len(space) * self.width * item
         per_point += bytes_per_point(given, space, item) if given is not None else 0
         rows = self.config.rows
@@ -175,7 +180,7 @@ class TritonEngine(JetEngine):
         self, sums: Tensor, hidden: Tensor, result: list[Tensor | None], wanted: Sequence[bool], extra: int
     ) -> list[Tensor | None]:
         """Add the gradients in the sums to `result`; `extra` numbers stand between output weights and biases."""
-        stack, width, m, d = self.stack, self.width, self.stack.widths[-1], self.stack.widths[0]
+        stack, width, m = self.stack, self.width, self.stack.widths[-1]
         start = m * width + extra
         rows = sums[start + m :]
         biases = rows[: (stack.hidden + 1) * width].view(stack.hidden + 1, width).flip(0)
@@ -185,6 +190,11 @@ class TritonEngine(JetEngine):
                 current = result[position]
                 result[position] = value if current is None else current + value
 
+        inputs = rows[(stack.hidden + 1) * width :].view(-1, width)  # of the input weights
+        if self.folded is not None:
+            gradients = Gradients(wanted)
+            self.folded.adjoint(inputs, biases[0], gradients)
+            result = gradients.operands
         for i in range(stack.hidden + 2):
             layer = stack.layer(i)
             if layer is None:
@@ -192,7 +202,7 @@ class TritonEngine(JetEngine):
             outs, ins, last = stack.widths[i + 1], stack.widths[i], i == stack.hidden + 1
             if wanted[layer.operands[0]]:
                 if i == 0:
-                    value = rows[(stack.hidden + 1) * width :].view(d, width)[:, :outs].t()
+                    value = inputs[:, :outs].t()
                 elif last:
                     value = sums[: m * width].view(m, width)[:, :ins]
                 else:
@@ -278,7 +288,7 @@ class TritonEngine(JetEngine):
         depth, width, block = stack.hidden, self.width, c.block
         values, data, equation_weights, point_weights, adjoint, result = given
         backward = mode in (LOSS_AND_GRADIENT, ADJOINT)
-        need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.layers[0 if self.head else 1 : -1])
+        need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.hidden_layers)
         blocks = (width // c.gradient_block) ** 2 * max(depth, 1)
         split = max(1, _programs(points.device) * 2 // blocks) if need_weights else 1
         buffers = self._buffers(points.shape[0], points, split)

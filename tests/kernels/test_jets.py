@@ -171,6 +171,27 @@ def test_derivatives_by_name(where):
         assert relative(ours[name], truth[name]) < 3e-6, name
 
 
+class Scaled(nn.Module):
+    """Inputs scaled and mixed before the stack: one affine map of the points."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.low = nn.Parameter(torch.tensor([0.5, 2.0])), nn.Parameter(torch.tensor([0.1, -0.3]))
+        self.stack = mlp(3, [17, 17], 1, nn.Tanh)
+
+    def forward(self, points):
+        x = (points - self.low) * self.scale * 1.5
+        return self.stack(torch.cat([x, x[:, :1] - x[:, 1:]], dim=1))
+
+
+def test_scaled_inputs_are_a_layer(where):
+    pde, net = PDES["kdv"], Scaled()
+    points = points_for(pde, 70, where)
+    limit = allowed(pde, net, points)
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
 class Embedded(nn.Module):
     """Periodic in x, scaled in t, random Fourier features: a head that is no single layer."""
 
