@@ -1,0 +1,36 @@
+"""The rows of `pinnfuse bench` in Weights & Biases."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+
+def log(report: dict[str, Any], folder: Path) -> None:
+    """One run in `folder/wandb`: a table of all rows, the picture, and the settings; offline without an account."""
+    import wandb
+
+    from pinnfuse.tracking.wandb import logged_in  # needs Lightning
+
+    run = wandb.init(
+        project="pinnfuse-bench",
+        name=f"jets {report['machine']}",
+        dir=folder,
+        mode=os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline"),  # type: ignore[arg-type]
+        config={key: value for key, value in report.items() if key != "rows"},
+        settings=wandb.Settings(silent=True, quiet=True, console="off"),
+    )
+    flat = [_flat(row) for row in report["rows"]]
+    columns: list[str | int] = list(dict.fromkeys(key for row in flat for key in row))
+    table = wandb.Table(columns=columns, data=[[row.get(str(key)) for key in columns] for row in flat])
+    run.log({"rows": table, "picture": wandb.Image(str(folder / "jets.png"))})
+    run.finish()
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Quantiles as columns of their own: `ms_median`, ..."""
+    found: dict[str, Any] = {}
+    for key, value in row.items():
+        found |= {f"{key}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return found

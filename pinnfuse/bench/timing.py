@@ -1,0 +1,95 @@
+"""Times of steps: CUDA events on a card, the wall clock elsewhere; the engines take turns, so that a busy machine or a
+warm card affects all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Call = Callable[[Tensor], Any]
+
+
+def copies(device: torch.device, size: int) -> int:
+    """How many sets of inputs of `size` bytes pass twice through the card's cache before one is used again."""
+    if device.type != "cuda":
+        return 2
+    cache = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 50 * 2**20)
+    return max(2, min(64, -(-2 * cache // size)))
+
+
+def times(
+    steps: Mapping[str, Call], inputs: Sequence[Tensor], device: torch.device, seconds: float
+) -> dict[str, list[float]]:
+    """Milliseconds of single steps per engine, about `seconds` of them each, at least 5 and at most 1,000.
+
+    Every engine runs once more before (warm-up), then in rounds; a round gives each engine about a tenth of its time.
+    """
+    clock = _events if device.type == "cuda" else _wall
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    counts: dict[str, int] = {}
+    for name, step in steps.items():
+        first = statistics.median(clock(step, inputs, 3))
+        counts[name] = max(1, min(100, int(100 * seconds / max(first, 1e-3))))
+    total = {name: 0.0 for name in steps}
+    for _ in range(10):
+        for name, step in steps.items():
+            if len(found[name]) < 5 or total[name] < 1e3 * seconds:
+                new = clock(step, inputs, counts[name])
+                found[name] += new
+                total[name] += sum(new)
+    return found
+
+
+def quantiles(samples: Sequence[float]) -> dict[str, float | int]:
+    """Median, 20 % and 80 % quantiles, number of samples."""
+    fifths = statistics.quantiles(samples, n=5, method="inclusive") if len(samples) > 1 else [samples[0]] * 4
+    return {"q20": fifths[0], "median": statistics.median(samples), "q80": fifths[3], "count": len(samples)}
+
+
+def _wall(step: Call, inputs: Sequence[Tensor], count: int) -> list[float]:
+    found = []
+    for i in range(count):
+        start = time.perf_counter()
+        step(inputs[i % len(inputs)])
+        found.append(1e3 * (time.perf_counter() - start))
+    return found
+
+
+def _events(step: Call, inputs: Sequence[Tensor], count: int) -> list[float]:
+    marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
+    step(inputs[-1])  # fills the queue, so that the first event does not wait for the host
+    for i, (start, end) in enumerate(marks):
+        start.record()
+        step(inputs[i % len(inputs)])
+        end.record()
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) for start, end in marks]
+
+
+def peak_memory(step: Call, points: Tensor, device: torch.device) -> float:
+    """MB (10^6 bytes) that a step adds at its peak: on a card the allocator's, elsewhere that of all tensors alive."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        step(points)
+        torch.cuda.synchronize(device)
+        return (torch.cuda.max_memory_allocated(device) - before) / 1e6
+    from pinnfuse.callbacks.memory import PeakStorage
+
+    with PeakStorage() as storage:
+        step(points)
+    return storage.peak / 1e6
+
+
+def graph(step: Call, inputs: Tensor) -> Call:
+    """The step on these inputs as a CUDA graph, which takes the host out of the time."""
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        step(inputs)  # the caller ran it before: nothing is compiled in here
+    return lambda points: captured.replay()

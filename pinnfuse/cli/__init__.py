@@ -1,0 +1,1 @@
+"""The `pinnfuse` command: doctor, verify, bench. Training is `train.py`."""

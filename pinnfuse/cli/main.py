@@ -1,0 +1,151 @@
+"""`pinnfuse doctor | verify | bench jets`: options, exit status, and errors in one line.
+
+Each command loads what it needs when it runs, so `doctor` works where Triton, a card or other dependencies are missing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from jsonargparse import ArgumentParser, Namespace
+from rich.console import Console
+from rich.markup import escape
+
+from pinnfuse.errors import BackendUnavailable
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status: 0, 1 where something failed or is wrong, 2 for a wrong option."""
+    options = _parser().parse_args(arguments)
+    command = options.subcommand
+    try:
+        if command == "doctor":
+            return _doctor(options.doctor)
+        if command == "verify":
+            return _verify(options.verify)
+        return _bench_jets(options.bench.jets)
+    except (ValueError, BackendUnavailable) as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="pinnfuse", description="Look at this machine, check every backend, measure speed.")
+    commands = parser.add_subcommands()
+
+    doctor = ArgumentParser(description="Versions, card, memory, and what will run where and why.")
+    doctor.add_argument("--json", action="store_true", help="the same for programs")
+    commands.add_subcommand("doctor", doctor)
+
+    verify = ArgumentParser(
+        description="Every PDE, network and backend against float64 nested autograd; exit status 1 on a failure."
+    )
+    verify.add_argument("--quick", action="store_true", help="fewer points")
+    verify.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
+    verify.add_argument("--json", action="store_true", help="the rows for programs")
+    commands.add_subcommand("verify", verify)
+
+    bench = ArgumentParser(description="Measure speed and memory on this machine.")
+    commands.add_subcommand("bench", bench)
+    kinds = bench.add_subcommands()
+    jets = ArgumentParser(description="Loss and parameter gradients of residuals, checked before they are timed.")
+    jets.add_argument("--cases", type=str, default="navier_stokes,burgers,poisson_10,kdv,plate", help="comma-separated")
+    jets.add_argument("--widths", type=str, default="64,128", help="comma-separated")
+    jets.add_argument("--depths", type=str, default="6", help="comma-separated")
+    jets.add_argument("--points", type=str, default="65536", help="comma-separated")
+    jets.add_argument("--dtype", type=str, default="float32", help="float32 or float64")
+    jets.add_argument("--precision", type=str, default="float32", help="comma-separated: float32, tf32, bf16x3")
+    jets.add_argument(
+        "--against", type=str, default="autograd,torch", help="of autograd, torch, torch-compile, jax; may be empty"
+    )
+    jets.add_argument("--backend", type=str, default="auto", help="the backend of ours")
+    jets.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
+    jets.add_argument("--seconds", type=float, default=2.0, help="time to spend on each engine of each case")
+    jets.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")
+    jets.add_argument("--logger", type=str, default=None, help="wandb, or nothing")
+    kinds.add_subcommand("jets", jets)
+    return parser
+
+
+def _doctor(options: Namespace) -> int:
+    from pinnfuse.cli import doctor
+
+    report = doctor.collect()
+    if options.json:
+        Console(soft_wrap=True).print_json(data=report)
+    else:
+        doctor.show(report, _console())
+    return 1 if report["problems"] else 0
+
+
+def _verify(options: Namespace) -> int:
+    from pinnfuse.verification import run, show, summary
+
+    device = _device(options.device)
+    console = _console(stderr=options.json)
+    with console.status("comparing with float64") as status:
+        rows = run(device, options.quick, lambda text: status.update(text))
+    if options.json:
+        Console(soft_wrap=True).print_json(data=[row.as_dict() for row in rows])
+    else:
+        show(rows, console)
+    console.print(summary(rows), highlight=False)
+    return 1 if any(row.status == "failed" for row in rows) else 0
+
+
+def _bench_jets(options: Namespace) -> int:
+    from pinnfuse.bench import Settings, run
+
+    settings = Settings(
+        cases=_names(options.cases),
+        widths=_integers("--widths", options.widths),
+        depths=_integers("--depths", options.depths),
+        points=_integers("--points", options.points),
+        dtype=options.dtype,
+        precisions=_names(options.precision),
+        backend=options.backend,
+        against=_names(options.against),
+        device=str(_device(options.device)),
+        seconds=options.seconds,
+    )
+    rows = run(settings, options.out, options.logger, _console())
+    return 1 if any("failed" in row for row in rows) else 0
+
+
+def _console(**options: bool) -> Console:
+    console = Console(**options)  # type: ignore[arg-type]
+    return console if console.is_terminal else Console(**options, width=120)  # type: ignore[arg-type]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _integers(option: str, text: str) -> list[int]:
+    names = _names(text)
+    if not names or not all(name.isdecimal() and int(name) > 0 for name in names):
+        raise ValueError(f"{option}: expected positive integers separated by commas; got {text!r}.")
+    return [int(name) for name in names]
+
+
+def _device(name: str):
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"--device: expected auto, cpu, cuda or cuda:N; got {name!r}.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"--device: {name!r} was asked for, but torch finds no CUDA card. Run `pinnfuse doctor`.")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"--device: expected auto, cpu, cuda or cuda:N; got {name!r}.")
+    return device
+
+
+if __name__ == "__main__":
+    sys.exit(main())

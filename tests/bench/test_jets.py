@@ -1,0 +1,162 @@
+"""`pinnfuse bench jets`: engines agree with float64, a red check gives no number, and what is written can be read."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sympy
+import torch
+from PIL import Image
+
+from pinnfuse import BackendUnavailable, FusedResidualLoss
+from pinnfuse.bench import Settings, engines, peers, run, runner, timing
+from pinnfuse.bench.cases import PDES, Case
+from pinnfuse.cli.main import main
+
+CPU = torch.device("cpu")
+
+
+def case(name: str, precision: str = "float64") -> Case:
+    return Case(name, 8, 3, 40, precision, CPU)
+
+
+@pytest.mark.parametrize("name", PDES)
+def test_the_jets_of_the_peers_are_right(name: str) -> None:
+    problem = replace(case(name), depth=1) if name == "poisson_100" else case(name)
+    net, (points, _) = problem.network(), problem.inputs(2)
+    truth = FusedResidualLoss(problem.pde, backend="autograd").double()(net, points)
+    gradients = torch.autograd.grad(truth, list(net.parameters()), allow_unused=True)
+    loss = peers.torch_jets(problem.plan)(list(net.parameters()), points)
+    found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
+    assert loss.item() == pytest.approx(truth.item(), rel=1e-12)
+    for ours, theirs in zip(found, gradients, strict=True):
+        if theirs is not None and theirs.any():
+            assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-12 * float(theirs.norm()))
+
+
+@pytest.mark.parametrize("name", ["navier_stokes", "burgers", "kdv", "plate", "poisson_10"])
+def test_the_array_code_of_the_peers_holds_for_another_library(name: str) -> None:
+    """What jax runs, with numpy in its place."""
+    problem = case(name)
+    net, (points, _) = problem.network(), problem.inputs(2)
+    residuals = sympy.lambdify(problem.plan.arguments, list(problem.plan.residuals), modules="numpy", cse=True)
+    weights = [p.detach().numpy() for p in net.parameters()]
+    value = peers._jets(problem.plan, np, residuals)(weights, points.numpy())
+    truth = FusedResidualLoss(problem.pde, backend="autograd").double()(net, points)
+    assert value == pytest.approx(truth.item(), rel=1e-12)
+
+
+def test_jax_gives_the_same() -> None:
+    pytest.importorskip("jax", reason="jax is not installed")
+    problem = case("burgers", "float32")
+    step, _ = engines.build("jax", problem)
+    assert runner._error(step, problem.inputs(1)[0], runner._truth(problem, problem.inputs(1)[0])) < 1e-5
+
+
+@pytest.mark.parametrize(("order", "z"), [(k, z) for k in range(5) for z in (-1.3, 0.2)])
+def test_derivatives_of_tanh(order: int, z: float) -> None:
+    x = sympy.Symbol("x")
+    exact = float(sympy.diff(sympy.tanh(x), x, order).subs(x, z))
+    assert peers._tanh(torch.tanh(torch.tensor(z, dtype=torch.float64)), 4)[order].item() == pytest.approx(exact)
+
+
+def test_counted_work() -> None:
+    problem = Case("navier_stokes", 128, 6, 65536, "float32", CPU)
+    hidden = 3 * 4 * 5 * 2 * 128**2 * 65536  # products of the hidden layers, four channels
+    assert hidden < problem.flop < 1.1 * hidden
+    assert problem.bytes == 4 * (65536 * 3 + 2 * sum(p.numel() for p in problem.network().parameters()))
+
+
+def test_results_are_written_and_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--cases burgers,kdv --widths 8 --depths 2 --points 64 --against autograd,jax --seconds 0.01 --device cpu"
+    assert main(["bench", "jets", *options.split(), "--out", str(tmp_path)]) == 0
+    (folder,) = tmp_path.iterdir()
+    report = json.loads((folder / "jets.json").read_text())
+    assert {"date", "machine", "versions", "commit", "settings", "rows"} == set(report)
+    assert [(row["name"], row["engine"]) for row in report["rows"]] == [
+        (name, engine) for name in ("burgers", "kdv") for engine in ("pinnfuse", "autograd", "jax")
+    ]
+    for row in report["rows"]:
+        if "skipped" in row:
+            assert row["engine"] == "jax" and "ms" not in row
+            continue
+        assert row["error"] <= row["bound"]
+        assert 0 < row["ms"]["q20"] <= row["ms"]["median"] <= row["ms"]["q80"] and row["ms"]["count"] >= 5
+        assert row["engine"] == "jax" or row["memory_mb"] > 0
+    with Image.open(folder / "jets.png") as image:
+        assert image.size[0] > 1000 and len(image.convert("L").getcolors() or ()) > 20
+    assert "burgers 8x2" in capsys.readouterr().out
+
+
+def test_a_red_check_gives_no_number(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    build = engines.build
+
+    def wrong(name: str, problem: Case, net: torch.nn.Module | None = None):
+        step, path = build(name, problem, net)
+        if name != "autograd" or problem.precision == "float64":
+            return step, path
+
+        def off(points: torch.Tensor):
+            loss, gradients = step(points)
+            return loss, [*gradients[:-1], 1.01 * gradients[-1]]
+
+        return off, path
+
+    monkeypatch.setattr(engines, "build", wrong)
+    settings = Settings(["burgers"], [8], [2], [64], seconds=0.01)
+    ours, peer = run(settings, tmp_path)
+    assert "ms" in ours and "failed" not in ours
+    assert "ms" not in peer and "beyond" in peer["failed"]
+
+
+def test_a_wrong_reference_stops_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = engines.build
+
+    def wrong(name: str, problem: Case, net: torch.nn.Module | None = None):
+        step, path = build(name, problem, net)
+        return (lambda x: (2 * step(x)[0], step(x)[1])) if name == "torch" else step, path
+
+    monkeypatch.setattr(engines, "build", wrong)
+    with pytest.raises(RuntimeError, match="disagrees with nested autograd"):
+        runner._truth(case("burgers"), case("burgers").inputs(1)[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cases": ["burger"]}, "Did you mean 'burgers'"),
+        ({"cases": ["burgers"], "against": ["autograd", "jaxx"]}, "Did you mean 'jax'"),
+        ({"cases": ["burgers"], "dtype": "float16"}, "dtype"),
+        ({"cases": ["burgers"], "precisions": ["float8"]}, "precision"),
+        ({"cases": ["burgers"], "backend": "cuda"}, "backend"),
+    ],
+)
+def test_settings_name_what_is_wrong(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Settings(**options)
+
+
+def test_engines_take_turns() -> None:
+    order: list[str] = []
+    steps = {name: lambda x, name=name: order.append(name) for name in ("a", "b")}
+    found = timing.times(steps, [torch.zeros(1)], CPU, 0.001)
+    assert all(len(samples) >= 5 for samples in found.values())
+    rounds = [name for i, name in enumerate(order) if i == 0 or order[i - 1] != name]
+    assert rounds[:6] == ["a", "b"] * 3
+
+
+def test_rows_reach_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    run(Settings(["burgers"], [8], [1], [32], against=[], seconds=0.01), tmp_path, logger="wandb")
+    (file,) = tmp_path.glob("*/wandb/offline-run-*/*.wandb")
+    assert file.stat().st_size > 1000
+
+
+def test_an_explicit_backend_that_cannot_run_is_a_skipped_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PINNFUSE_INTERPRET", raising=False)
+    with pytest.raises(BackendUnavailable):
+        engines.build("triton", case("burgers"))
+    (row,) = run(Settings(["burgers"], [8], [1], [32], backend="triton", against=[], seconds=0.01), tmp_path)
+    assert "cannot run" in row["skipped"] and "ms" not in row
