@@ -10,6 +10,7 @@ An explicit choice never falls back.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 import warnings
@@ -73,9 +74,7 @@ def choose(backend: str, net: nn.Module, points: Tensor, space: ChannelSpace, pl
 
 def _triton_obstacle(recognised: Recognised | None, points: Tensor, space: ChannelSpace, plan: JetPlan | None) -> str:
     """Why the fused kernel cannot run, "" if it can."""
-    if importlib.util.find_spec("pinnfuse.kernels.jets") is None:
-        return "the fused jet kernels are not built yet"
-    if importlib.util.find_spec("triton") is None:
+    if not _triton_installed():
         return "Triton is not installed (it exists for Linux only)"
     from pinnfuse.kernels import jets  # the only place that may import triton
 
@@ -83,6 +82,11 @@ def _triton_obstacle(recognised: Recognised | None, points: Tensor, space: Chann
     if obstacle or (len(space) <= jets.MAX_CHANNELS and space.order <= jets.MAX_ORDER):
         return obstacle
     return f"{len(space)} channels of order {space.order}; at most {jets.MAX_CHANNELS} of order {jets.MAX_ORDER} fit"
+
+
+@functools.cache
+def _triton_installed() -> bool:
+    return importlib.util.find_spec("triton") is not None  # walks through sys.path where it is not
 
 
 _announced: set[tuple[str, str, str]] = set()
