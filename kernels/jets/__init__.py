@@ -15,6 +15,7 @@ from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.jets.trace import Recognised
 from pinnfuse.kernels.jets.channels import ACTIVATIONS
+from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.network import dense_stack
 from pinnfuse.kernels.jets.pointwise import NotGenerated
 from pinnfuse.kernels.jets.runner import TritonEngine, module
@@ -40,15 +41,22 @@ def obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None
             if name not in ACTIVATIONS:
                 raise NotGenerated(f"the activation {name} has no Triton code")
         if plan is not None:
-            if len(plan.space) > MAX_CHANNELS or plan.space.order > MAX_ORDER:
-                raise NotGenerated(
-                    f"{len(plan.space)} channels of order {plan.space.order}; "
-                    f"at most {MAX_CHANNELS} of order {MAX_ORDER} fit"
-                )
+            if too_large := _too_large(plan.space):
+                raise NotGenerated(too_large)
             module(Spec.of(stack, plan.space, plan.outputs, plan))
     except NotGenerated as reason:
         return str(reason)
     return ""
+
+
+def _too_large(space: ChannelSpace) -> str:
+    """Why the space is beyond the kernels, "" if it is not."""
+    if space.order <= MAX_ORDER and (len(space) <= MAX_CHANNELS or loops(space)):
+        return ""
+    return (
+        f"{len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order {MAX_ORDER} fit, "
+        "or any number of first derivatives with operators such as a Laplacian"
+    )
 
 
 def _interpreting() -> bool:
@@ -66,10 +74,9 @@ def engine(
     precision: str,
 ) -> TritonEngine:
     """The engine of one call. Raises BackendUnavailable for a space beyond the limits that `obstacle` knows."""
-    if len(space) > MAX_CHANNELS or space.order > MAX_ORDER:
+    if too_large := _too_large(space):
         raise BackendUnavailable(
-            f"backend 'triton': {len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order "
-            f"{MAX_ORDER} fit. Ask for fewer derivatives at once, or use backend='torch'."
+            f"backend 'triton': {too_large}. Ask for fewer derivatives at once, or use backend='torch'."
         )
     return TritonEngine(program, operands, space, outputs, coefficients, plan, precision)
 

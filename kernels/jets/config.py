@@ -17,7 +17,10 @@ PARTS = {"float64": 0, "float32": 2, "bf16x3": 2, "tf32": 1}
 
 @dataclass(frozen=True)
 class Launch:
-    """Tiles of `rows` points; units in blocks of `block`, products in steps of `step`; (warps, stages) per kernel."""
+    """Tiles of `rows` points; units in blocks of `block`, products in steps of `step`; (warps, stages) per kernel.
+
+    `scratch` bounds the memory of a chunk of points: fewer bytes are fewer tiles at a time and more launches.
+    """
 
     rows: int = 64
     block: int = 64
@@ -33,14 +36,22 @@ class Launch:
     hopper_warps: int = 4
     registers: int | None = None
     resident: int = 2
+    scratch: int = 2 * 2**30
 
 
 def padded_width(widest: int, block: int) -> int:
     return max(block, -(-widest // block) * block)
 
 
-def launch(width: int, channels: int, precision: str) -> Launch:
-    """Configuration for hidden layers of `width` units."""
+def launch(width: int, channels: int, precision: str, looped: bool = False) -> Launch:
+    """Configuration for hidden layers of `width` units; `looped`: one channel at a time (looped.py)."""
+    if looped:
+        block = 32 if width <= 32 or precision == "float64" else 64
+        rows = 32 if channels > 24 or precision == "float64" else 64  # many channels leave few tiles in a chunk
+        base = Launch(rows=rows, block=block, step=32, forward=(4, 2), backward=(4, 2), scratch=768 * 2**20)
+        if precision == "float64":
+            return replace(base, gradient_block=32, gradient=(4, 1))
+        return _with_gradient(base, width)
     if precision == "float64":
         block = 32 if channels <= 6 else 16
         return Launch(

@@ -18,6 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from pinnfuse.kernels.jets import config
+from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
 from pinnfuse.kernels.jets.runner import hopper_module, module
 from pinnfuse.kernels.jets.source import LOSS_AND_GRADIENT, Spec
@@ -39,7 +40,9 @@ class Resources:
 def resources(spec: Spec, width: int, precision: str, capability: int, hopper: bool = False) -> list[Resources]:
     """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100)."""
     parts = config.PARTS[precision]
-    c = config.fitted(config.launch(width, len(spec.space), precision), len(spec.space), parts, capability)
+    looped = loops(spec.space)
+    chosen = config.launch(width, len(spec.space), precision, looped)
+    c = config.fitted(chosen, 1 if looped else len(spec.space), parts, capability)
     padded = config.padded_width(width, c.block)
     constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once, "PERMUTED": hopper}
     constants |= {"SAVE": True, "STEP": c.step, "MODE": LOSS_AND_GRADIENT, "WEIGHTED": True, "KEEP": False}

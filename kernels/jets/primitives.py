@@ -78,6 +78,41 @@ def accumulate(acc, p, part_stride, scale_ptr, weight_scale, bh, bl, PARTS: tl.c
 
 
 @triton.jit
+def product(
+    i_ptr, i_scale_ptr, part_stride, w_ptr, w_scale_ptr, weight_stride, row, nb,
+    H: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, PARTS: tl.constexpr,
+    TRANSPOSED: tl.constexpr,
+):  # fmt: skip
+    """Block nb of one channel times the weights (or their transpose); `i_scale_ptr` is at the channel and tile."""
+    NB: tl.constexpr = H // BLOCK
+    h = nb * BLOCK + tl.arange(0, BLOCK)
+    acc = tl.zeros([ROWS, BLOCK], tl.float32 if PARTS > 0 else tl.float64)
+    for kk in range(0, H, STEP):
+        k = kk + tl.arange(0, STEP)
+        kb = kk // BLOCK
+        pw = w_ptr + k[:, None] * (H if TRANSPOSED else 1) + h[None, :] * (1 if TRANSPOSED else H)
+        wh = tl.load(pw)
+        wl = wh
+        if PARTS == 2:
+            wl = tl.load(pw + weight_stride)
+        scale = 1.0
+        if PARTS > 0:
+            scale = tl.load(w_scale_ptr + (kb * NB + nb if TRANSPOSED else nb * NB + kb))
+        pi = i_ptr + row[:, None].to(tl.int64) * H + k[None, :]
+        acc = accumulate(acc, pi, part_stride, i_scale_ptr + kb, scale, wh, wl, PARTS)
+    return acc
+
+
+@triton.jit
+def put_block(p, part_stride, scale_ptr, x, PARTS: tl.constexpr):
+    """`put` with the block's own largest magnitude; plain float64 without halves."""
+    if PARTS > 0:
+        put(p, part_stride, scale_ptr, x, tl.max(tl.max(tl.abs(x), 1), 0), PARTS)
+    else:
+        tl.store(p, x)
+
+
+@triton.jit
 def units(first, BLOCK: tl.constexpr, PERMUTED: tl.constexpr):
     """Which units lie at the positions `first` .. `first + BLOCK` of the jets (see hopper_primitives)."""
     r = tl.arange(0, BLOCK)

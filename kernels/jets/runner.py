@@ -27,19 +27,20 @@ from pinnfuse.kernels.jets import cache, config
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
 from pinnfuse.kernels.jets.folding import Folded
 from pinnfuse.kernels.jets.hopper import generate_hopper
+from pinnfuse.kernels.jets.looped import generate_looped, loops
 from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, sum_rows_kernel, weight_gradient_kernel
 from pinnfuse.kernels.jets.source import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS, Spec, generate
 from pinnfuse.kernels.launching import launch
 
 SCRATCH_BYTES = 2 * 2**30
-"""Most memory for the jets of a chunk of points."""
+"""Most memory for the jets of a chunk of points, whatever a configuration says."""
 
 
 @lru_cache(maxsize=128)
 def module(spec: Spec) -> ModuleType:
     """The generated module of a spec."""
-    return cache.load(generate(spec), "jets")
+    return cache.load(generate_looped(spec) if loops(spec.space) else generate(spec), "jets")
 
 
 @lru_cache(maxsize=128)
@@ -98,8 +99,10 @@ class TritonEngine(JetEngine):
         self.parts = config.PARTS[precision]
         widest = max(self.stack.widths[1:-1])
         device = operands[self.stack.layers[-1].operands[0]].device
-        chosen = configuration or config.launch(widest, len(space), precision)
-        self.config = config.fitted(chosen, len(space), self.parts, config.capability(device))
+        self.looped = loops(space)
+        together = 1 if self.looped else len(space)  # channels in registers at a time
+        chosen = configuration or config.launch(widest, len(space), precision, self.looped)
+        self.config = config.fitted(chosen, together, self.parts, config.capability(device))
         self.width = config.padded_width(widest, self.config.block)
         self.head = None
         if self.stack.head is not None and not self.stack.folds:
@@ -124,7 +127,7 @@ class TritonEngine(JetEngine):
             per_point += bytes_per_point(self.stack.head, space, item) + 2 * len(space) * self.width * item
         per_point += bytes_per_point(given, space, item) if given is not None else 0
         rows = self.config.rows
-        self.chunk = max(rows, SCRATCH_BYTES // per_point // rows * rows)
+        self.chunk = max(rows, min(self.config.scratch, SCRATCH_BYTES) // per_point // rows * rows)
 
     # -- the interface -------------------------------------------------------------------------------------------
 
@@ -173,6 +176,11 @@ class TritonEngine(JetEngine):
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    @property
+    def _input_rows(self) -> int:
+        """Rows of sums for the input weights: d, or two sets of them (see looped.py)."""
+        return self.stack.widths[0] * (2 if self.looped else 1)
+
     def _all_constants(self) -> tuple[float, ...]:
         return self.coefficients
 
@@ -190,7 +198,7 @@ class TritonEngine(JetEngine):
                 current = result[position]
                 result[position] = value if current is None else current + value
 
-        inputs = rows[(stack.hidden + 1) * width :].view(-1, width)  # of the input weights
+        inputs = rows[(stack.hidden + 1) * width :].view(-1, stack.widths[0], width).sum(0)  # of the input weights
         if self.folded is not None:
             gradients = Gradients(wanted)
             self.folded.adjoint(inputs, biases[0], gradients)
@@ -240,8 +248,8 @@ class TritonEngine(JetEngine):
         size = max(self.parts, 1) * channels * tiles * rows * self.width
         scales = (layers, channels * tiles * (self.width // self.config.block))
         extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
-        m, d = self.stack.widths[-1], self.stack.widths[0]
-        columns = m * self.width + extra + m + (layers + d) * self.width
+        m = self.stack.widths[-1]
+        columns = m * self.width + extra + m + (layers + self._input_rows) * self.width
         return _Buffers(
             torch.empty(layers, size, dtype=half, device=like.device),
             torch.empty(layers, size, dtype=half, device=like.device),
@@ -309,7 +317,7 @@ class TritonEngine(JetEngine):
         act = [self.spec.activations.index(name) for name in stack.activations]
         count, nb = points.shape[0], width // block
         columns = buffers.sums.shape[1]
-        base = columns - (depth + 1 + stack.widths[0]) * width
+        base = columns - (depth + 1 + self._input_rows) * width
         a, z, sa, sz, saved = buffers.a, buffers.z, buffers.a_scale, buffers.z_scale, buffers.saved
         hidden_kernels = hopper_module(self.spec) if self.hopper else kernels
         forward, backward_ = (

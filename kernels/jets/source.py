@@ -10,7 +10,7 @@ Same input, same text, in every process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,13 +54,13 @@ def generate(spec: Spec) -> str:
         raise NotGenerated(f"the activation {unknown[0]} has no Triton code")
     code = pointwise(spec.plan, "v" if spec.tail is None else "up") if spec.plan is not None else None
     parts = [
-        _head(spec),
-        _maxima(len(spec.space)),
-        _column_sums(spec),
+        head(spec),
+        maxima(len(spec.space)),
+        column_sums({spec.fields, spec.space.dimension + 1}),
         _input(spec),
         _given(spec),
         _forward(spec),
-        _output(spec, code),
+        output_kernel(spec, code),
         _backward(spec),
     ]
     return "\n\n".join(part.rstrip("\n") + "\n" for part in parts)
@@ -70,7 +70,7 @@ def indent(lines: list[str], levels: int) -> str:
     return "\n".join("    " * levels + line for entry in lines for line in entry.split("\n"))
 
 
-def _head(spec: Spec) -> str:
+def head(spec: Spec) -> str:
     space = spec.space
     channels = [f"channel {k}: {_name(space, k)}" for k in range(len(space))]
     pde = (
@@ -102,7 +102,7 @@ def _name(space: ChannelSpace, k: int) -> str:
     return " + ".join(f"{c} {alpha}" for alpha, c in space.operators[k - len(space.indices)].terms)
 
 
-def _maxima(count: int) -> str:
+def maxima(count: int) -> str:
     x, y = [f"x{k}" for k in range(count)], [f"y{k}" for k in range(count)]
     pairs = ", ".join(f"tl.maximum({a}, {b})" for a, b in zip(x, y, strict=True))
     each = ", ".join(f"tl.max(tl.max(tl.abs({a}), 1), 0)" for a in x)
@@ -125,10 +125,10 @@ def maxima({", ".join(x)}, ONCE: tl.constexpr):
 '''
 
 
-def _column_sums(spec: Spec) -> str:
+def column_sums(counts: set[int]) -> str:
     """`sums<n>`: sums over the rows of n blocks; ONCE: by one joint reduction."""
     parts = []
-    for n in sorted({spec.fields, spec.space.dimension + 1} - {1}):
+    for n in sorted(counts - {1}):
         x, y = [f"x{i}" for i in range(n)], [f"y{i}" for i in range(n)]
         parts.append(f"""
 @triton.jit
@@ -146,8 +146,8 @@ def sums{n}({", ".join(x)}, ONCE: tl.constexpr):
     return "\n".join(parts)
 
 
-_COMMON = ", ".join(f"{name}: tl.constexpr" for name in ("H", "ROWS", "BLOCK", "PARTS", "ONCE", "PERMUTED"))
-_INTEGERS = '["points", "first", "tiles", "again", "columns"]'
+COMMON = ", ".join(f"{name}: tl.constexpr" for name in ("H", "ROWS", "BLOCK", "PARTS", "ONCE", "PERMUTED"))
+INTEGERS = '["points", "first", "tiles", "again", "columns"]'
 
 _TILE = """NB: tl.constexpr = H // BLOCK
 dtype = b_ptr.dtype.element_ty
@@ -160,15 +160,15 @@ part = {channels} * channel
 offset = row[:, None].to(tl.int64) * H + (nb * BLOCK + tl.arange(0, BLOCK))[None, :]"""
 
 
-def _tile(space: ChannelSpace) -> list[str]:
+def tile(space: ChannelSpace) -> list[str]:
     return _TILE.format(channels=len(space)).split("\n")
 
 
-def _coefficients(space: ChannelSpace) -> list[str]:
+def load_coefficients(space: ChannelSpace) -> list[str]:
     return [f"k{i} = tl.load(c_ptr + {i})" for i in range(len(space.coefficients))]
 
 
-def _points(dimension: int) -> list[str]:
+def load_points(dimension: int) -> list[str]:
     return [
         "n = first + row",
         "live = n < points",
@@ -242,16 +242,16 @@ def _input(spec: Spec) -> str:
         code = " + ".join(f"w{j}" if slot is None else f"k{slot} * w{j}" for j, slot in seed) or "0.0 * w0"
         z.append(f"z{k} = tl.broadcast_to({code}, [ROWS, BLOCK])")
     body = [
-        *_tile(space),
-        *_coefficients(space),
-        *_points(d),
+        *tile(space),
+        *load_coefficients(space),
+        *load_points(d),
         *weights,
         *z,
         *_activate(spec),
         *_store(len(space), "a", "a"),
     ]
     return f"""
-@triton.jit(do_not_specialize={_INTEGERS})
+@triton.jit(do_not_specialize={INTEGERS})
 def input_kernel(
     x_ptr,  # [points, {d}]
     w_ptr,  # [H, {d}]
@@ -261,7 +261,7 @@ def input_kernel(
     a_scale_ptr,  # [{len(space)}, tiles, H / BLOCK] out
     s_ptr,  # [{len(space)}, tiles ROWS, H] out: z, where the activation needs it
     points, first, tiles,
-    ACTIVATION: tl.constexpr, SAVE: tl.constexpr, {_COMMON},
+    ACTIVATION: tl.constexpr, SAVE: tl.constexpr, {COMMON},
 ):
 {indent(body, 1)}
 """
@@ -270,15 +270,15 @@ def input_kernel(
 def _given(spec: Spec) -> str:
     count = len(spec.space)
     z = [f"z{k} = tl.load(g_ptr + {k} * channel + offset)" for k in range(count)]
-    body = [*_tile(spec.space), *_coefficients(spec.space), *z, *_activate(spec), *_store(count, "a", "a")]
+    body = [*tile(spec.space), *load_coefficients(spec.space), *z, *_activate(spec), *_store(count, "a", "a")]
     return f"""
-@triton.jit(do_not_specialize={_INTEGERS})
+@triton.jit(do_not_specialize={INTEGERS})
 def given_kernel(
     g_ptr,  # [{count}, tiles ROWS, H] jets of the first hidden layer before its activation
     b_ptr,  # for the dtype
     c_ptr, a_ptr, a_scale_ptr, s_ptr,  # as in input_kernel
     tiles,
-    ACTIVATION: tl.constexpr, SAVE: tl.constexpr, {_COMMON},
+    ACTIVATION: tl.constexpr, SAVE: tl.constexpr, {COMMON},
 ):
 {indent(body, 1)}
 """
@@ -316,15 +316,15 @@ def _products(count: int, name: str, source: str, transposed: bool) -> list[str]
 def _forward(spec: Spec) -> str:
     count = len(spec.space)
     body = [
-        *_tile(spec.space),
-        *_coefficients(spec.space),
+        *tile(spec.space),
+        *load_coefficients(spec.space),
         *_products(count, "z", "i", transposed=False),
         "z0 += tl.load(b_ptr + h)[None, :]",
         *_activate(spec),
         *_store(count, "a", "a"),
     ]
     return f"""
-@triton.jit(do_not_specialize={_INTEGERS})
+@triton.jit(do_not_specialize={INTEGERS})
 def forward_kernel(
     i_ptr, i_scale_ptr,  # jets of the layer below, as `a_ptr`
     w_ptr,  # [PARTS, .., H, H] halves of the weights, parts `weight_stride` apart
@@ -332,7 +332,7 @@ def forward_kernel(
     b_ptr,  # [H]
     c_ptr, a_ptr, a_scale_ptr, s_ptr,  # as in input_kernel
     tiles, weight_stride,
-    STEP: tl.constexpr, ACTIVATION: tl.constexpr, SAVE: tl.constexpr, {_COMMON},
+    STEP: tl.constexpr, ACTIVATION: tl.constexpr, SAVE: tl.constexpr, {COMMON},
 ):
 {indent(body, 1)}
 """
@@ -341,7 +341,35 @@ def forward_kernel(
 LOSS, LOSS_AND_GRADIENT, OUTPUTS, ADJOINT = 0, 1, 2, 3
 
 
-def _output(spec: Spec, code: Pointwise | None) -> str:
+Sweep = Callable[[Spec, dict[int, list[tuple[int, int]]]], tuple[list[str], list[str]]]
+"""(spec, channel -> (output, column) that read it) -> lines of one block of units, before and after its sums."""
+
+
+def _dense_sweep(spec: Spec, by_channel: dict[int, list[tuple[int, int]]]) -> tuple[list[str], list[str]]:
+    """All channels of a block at once, in registers."""
+    space, count = spec.space, len(spec.space)
+    lines = []
+    for k in range(count):
+        code = " + ".join(f"v{i}[:, None] * u{f}" for i, f in by_channel[k])
+        lines.append(f"b{k} = {code or 'tl.zeros([ROWS, BLOCK], dtype)'}")
+    for i, name in enumerate(spec.activations):
+        slopes = _slopes(spec, i)
+        seen: set[int] = set()
+        for k in range(count):
+            if name not in POLYNOMIAL:
+                slopes[k] = [load_channel(k), *slopes[k]]
+            for j, f in by_channel[k]:
+                slopes[k].append(f"gu{f} {'+=' if f in seen else '='} v{j}[:, None] * a{k}")
+                seen.add(f)
+        lines += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, slopes))]
+    return [*lines, *_store(count, "y", "z")], _first_layer(space)
+
+
+def load_channel(k: int) -> str:
+    return f"a{k} = get(a_ptr + {k} * channel + offset, part, a_scale_ptr + {_slot(k)}, PARTS)"
+
+
+def output_kernel(spec: Spec, code: Pointwise | None, sweep_of: Sweep = _dense_sweep) -> str:
     space, m, count, d = spec.space, spec.fields, len(spec.space), spec.space.dimension
     tail = spec.tail_code
     reads, raw, up = (spec.outputs, "o", "v") if tail is None else (tail.reads, "raw", "up")
@@ -350,9 +378,6 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
     place += ["offset = row[:, None].to(tl.int64) * H + (nb * BLOCK + tl.arange(0, BLOCK))[None, :]"]
     place += [f"u{f} = tl.load(w_ptr + {f} * H + h)[None, :]" for f in range(m)]
 
-    def load(k: int) -> str:
-        return f"a{k} = get(a_ptr + {k} * channel + offset, part, a_scale_ptr + {_slot(k)}, PARTS)"
-
     values = [
         f"{raw}{i} = tl.zeros([ROWS], dtype)" + (f" + tl.load(b_ptr + {o.column})" if o.channel == 0 else "")
         for i, o in enumerate(reads)
@@ -360,7 +385,7 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
     sums = list(place)
     for k in range(count):
         if by_channel[k]:
-            sums += [load(k), *(f"{raw}{i} += tl.sum(a{k} * u{f}, 1)" for i, f in by_channel[k])]
+            sums += [load_channel(k), *(f"{raw}{i} += tl.sum(a{k} * u{f}, 1)" for i, f in by_channel[k])]
     values += ["for nb in range(0, NB):", *(f"    {line}" for line in sums)]
     count_out = range(len(spec.outputs))
     outputs = [f"tl.store(r_ptr + {i} * points.to(tl.int64) + n, o{i}, mask=live)" for i in count_out]
@@ -407,8 +432,8 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
         "row = tile * ROWS + tl.arange(0, ROWS)",
         "channel = tiles.to(tl.int64) * ROWS * H",
         f"part = {count} * channel",
-        *_coefficients(space),
-        *_points(d),
+        *load_coefficients(space),
+        *load_points(d),
         *([f"if MODE != {ADJOINT}:", *(f"    {line}" for line in values)] if tail is None else values),
         f"if MODE == {OUTPUTS}:",
         *(f"    {line}" for line in outputs),
@@ -425,27 +450,16 @@ def _output(spec: Spec, code: Pointwise | None) -> str:
     back += [f"v{i} = tl.where(live, v{i} + tl.zeros([ROWS], dtype), 0.0)" for i in range(len(reads))]
     back += [f"add_to({slots} + {equations + trained + f}, tl.sum({bias[f]}, 0), again)" for f in range(m)]
     sweep = [*place, *(f"gu{f} = tl.zeros([ROWS, BLOCK], dtype)" for f in range(m))]
-    for k in range(count):
-        code_ = " + ".join(f"v{i}[:, None] * u{f}" for i, f in by_channel[k])
-        sweep.append(f"b{k} = {code_ or 'tl.zeros([ROWS, BLOCK], dtype)'}")
-    for i, name in enumerate(spec.activations):
-        slopes = _slopes(spec, i)
-        seen: set[int] = set()
-        for k in range(count):
-            if name not in POLYNOMIAL:
-                slopes[k] = [load(k), *slopes[k]]
-            for j, f in by_channel[k]:
-                slopes[k].append(f"gu{f} {'+=' if f in seen else '='} v{j}[:, None] * a{k}")
-                seen.add(f)
-        sweep += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, slopes))]
-    sweep += _store(count, "y", "z")
+    sweep.append(f"pb = {slots} + {equations + trained + m}")
+    before, after = sweep_of(spec, by_channel)
+    sweep += before
     sweep += _joint_sums([f"gu{f}" for f in range(m)], [f"gu{f}" for f in range(m)])
     sweep += [f"add_to(part_ptr + tile.to(tl.int64) * columns + {f} * H + h, gu{f}, again)" for f in range(m)]
-    sweep += [f"pb = {slots} + {equations + trained + m}", *_first_layer(space)]
+    sweep += after
     back += ["for nb in range(0, NB):", *(f"    {line}" for line in sweep)]
     body += [f"if MODE == {LOSS_AND_GRADIENT} or MODE == {ADJOINT}:", *(f"    {line}" for line in back)]
     return f"""
-@triton.jit(do_not_specialize={_INTEGERS})
+@triton.jit(do_not_specialize={INTEGERS})
 def output_kernel(
     x_ptr, a_ptr, a_scale_ptr, s_ptr,  # points, jets of the last hidden layer (as in input_kernel)
     z_ptr, z_scale_ptr,  # out: adjoint of the last hidden layer before its activation, as a_ptr
@@ -464,7 +478,7 @@ def output_kernel(
     # trained parameters [{trained}], output biases [{m}], bias of the last hidden layer [H]; if FIRST weights [{d}, H]
     points, first, tiles, again, columns,
     MODE: tl.constexpr, WEIGHTED: tl.constexpr, KEEP: tl.constexpr, FIRST: tl.constexpr, ACTIVATION: tl.constexpr,
-    {_COMMON},
+    {COMMON},
 ):
 {indent(body, 1)}
 """
@@ -506,14 +520,14 @@ def first_layer_terms(space: ChannelSpace) -> list[str]:
 
 def _backward(spec: Spec) -> str:
     space, d, count = spec.space, spec.space.dimension, len(spec.space)
-    body = [*_tile(space), *_coefficients(space), *_products(count, "b", "i", transposed=True)]
+    body = [*tile(space), *load_coefficients(space), *_products(count, "b", "i", transposed=True)]
     for i in range(len(spec.activations)):
         body += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, _slopes(spec, i)))]
     body += ["if not FIRST:", *(f"    {line}" for line in _store(count, "y", "z"))]
     body += ["pb = part_ptr + tile.to(tl.int64) * columns", "if FIRST:"]
-    body += [*(f"    {line}" for line in _points(d)), *_first_layer(space)]
+    body += [*(f"    {line}" for line in load_points(d)), *_first_layer(space)]
     return f"""
-@triton.jit(do_not_specialize={_INTEGERS})
+@triton.jit(do_not_specialize={INTEGERS})
 def backward_kernel(
     x_ptr,
     i_ptr, i_scale_ptr,  # adjoint of the layer above, as a_ptr
@@ -525,7 +539,7 @@ def backward_kernel(
     part_ptr,  # [tiles, columns] out: sums over a tile: bias [H], then if FIRST the input weights [{d}, H]
     points, first, tiles, again, columns, weight_stride,
     STEP: tl.constexpr, FIRST: tl.constexpr, ACTIVATION: tl.constexpr,
-    {_COMMON},
+    {COMMON},
 ):
 {indent(body, 1)}
 """

@@ -18,8 +18,12 @@ from pinnfuse.jets.plan import plan
 from pinnfuse.kernels.jets.offline import resources
 from pinnfuse.kernels.jets.source import Spec
 
-capability, width, precision, activation, hopper = json.loads(sys.argv[1])
-pde = PDE("u", "t x", equations={"burgers": "u_t + u*u_x - 0.01*u_xx"})
+capability, width, precision, activation, hopper, dimension = json.loads(sys.argv[1])
+x = [f"x{i}" for i in range(dimension)]
+text = " + ".join(f"u_{c}{c}" for c in x) + " - x0"
+if dimension == 2:
+    x, text = ["t", "x"], "u_t + u*u_x - 0.01*u_xx"
+pde = PDE("u", " ".join(x), equations={"equation": text})
 p = plan(pde)
 spec = Spec(p.space, (activation,), p.outputs, 1, p)
 print(json.dumps([asdict(r) for r in resources(spec, width, precision, capability, hopper)]))
@@ -29,14 +33,16 @@ print(json.dumps([asdict(r) for r in resources(spec, width, precision, capabilit
 @pytest.mark.parametrize(
     "case",
     [
-        (80, 64, "float32", "tanh", False),
-        (80, 128, "float32", "silu", False),
-        (89, 128, "float32", "silu", False),
-        (90, 128, "float32", "silu", False),
-        (100, 64, "tf32", "tanh", False),
-        (90, 32, "float64", "tanh", False),
-        (90, 64, "float32", "tanh", True),
-        (90, 128, "tf32", "gelu", True),
+        (80, 64, "float32", "tanh", False, 2),
+        (80, 128, "float32", "silu", False, 2),
+        (89, 128, "float32", "silu", False, 2),
+        (90, 128, "float32", "silu", False, 2),
+        (100, 64, "tf32", "tanh", False, 2),
+        (90, 32, "float64", "tanh", False, 2),
+        (90, 64, "float32", "tanh", True, 2),
+        (90, 128, "tf32", "gelu", True, 2),
+        (80, 128, "float32", "silu", False, 10),
+        (100, 64, "float32", "tanh", False, 100),
     ],
     ids=str,
 )
