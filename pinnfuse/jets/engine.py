@@ -183,5 +183,5 @@ def chunk_size(program: Program, space: ChannelSpace, like: Tensor) -> int:
     return max(32, min(2**18, budget // bytes_per_point(program, space, like.element_size())))
 
 
-CPU_CHUNK_BYTES = 24 * 2**20
+CPU_CHUNK_BYTES = 36 * 2**20
 ACCELERATOR_CHUNK_BYTES = 2**30
