@@ -23,6 +23,7 @@ from pinnfuse.errors import BackendUnavailable, nearest
 from pinnfuse.jets import ClosedFormEngine, ForwardModeEngine, JetEngine, NotRecognised, Output, Recognised, recognise
 from pinnfuse.jets.plan import JetPlan
 from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.jets.trial import forward_mode_obstacle
 
 BACKENDS = ("auto", "autograd", "torch", "triton")
 log = logging.getLogger("pinnfuse")
@@ -40,7 +41,7 @@ class Choice:
 
 def check_name(backend: str, caller: str) -> None:
     if backend not in BACKENDS:
-        raise ValueError(f"{caller}: unknown `backend`; got {backend!r}. {nearest(backend, BACKENDS)}")
+        raise ValueError(f"{caller}: unknown `backend`; got {backend!r}. {nearest(str(backend), BACKENDS)}")
 
 
 def choose(backend: str, net: nn.Module, points: Tensor, space: ChannelSpace, plan: JetPlan | None) -> Choice:
@@ -69,7 +70,16 @@ def choose(backend: str, net: nn.Module, points: Tensor, space: ChannelSpace, pl
             )
     if recognised is not None:
         return _said(Choice("torch", "closed form", "the network is recognised", recognised), backend)
-    return _said(Choice("torch", "forward mode", f"no closed form: {unknown}", None), backend)
+    collapsed = (alpha for operator in space.operators for alpha, _ in operator.terms)
+    obstacle = forward_mode_obstacle(net, points, tuple(dict.fromkeys((*space.indices, *collapsed))))
+    if not obstacle:
+        return _said(Choice("torch", "forward mode", f"no closed form: {unknown}", None), backend)
+    if backend == "torch":
+        raise BackendUnavailable(
+            f"backend 'torch' was asked for but cannot run: no closed form ({unknown}), and {obstacle}. "
+            "Available here: 'autograd', or 'auto'."
+        )
+    return _said(Choice("autograd", "nested autograd", f"no closed form: {unknown}; {obstacle}", None), backend)
 
 
 def _triton_obstacle(recognised: Recognised | None, points: Tensor, space: ChannelSpace, plan: JetPlan | None) -> str:
@@ -97,10 +107,10 @@ def _said(choice: Choice, asked: str) -> Choice:
     key = (asked, choice.path, choice.reason)
     if key not in _announced:
         _announced.add(key)
-        if choice.path == "forward mode":
+        if choice.path in ("forward mode", "nested autograd"):
             warnings.warn(
-                f"pinnfuse runs this network by nested forward mode, which is slower than closed form: "
-                f"{choice.reason}. "
+                f"pinnfuse runs this network by nested {choice.path.removeprefix('nested ')}, which is slower than "
+                f"closed form: {choice.reason}. "
                 "loss_fn.explain(net, points) shows what is recognised.",
                 stacklevel=5,
             )
@@ -117,7 +127,7 @@ def engine(
     coefficients: Sequence[float],
     plan: JetPlan | None,
     precision: str,
-    check: Callable[[Tensor], None],
+    check: Callable[[Tensor, int], None],
 ) -> JetEngine:
     """The engine of a choice other than "autograd"; `check` sees a network's value where its width is unknown."""
     if choice.recognised is None:

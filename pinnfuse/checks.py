@@ -21,14 +21,24 @@ def unwrap(net: nn.Module, caller: str) -> nn.Module:
         )
     if not isinstance(net, nn.Module):
         raise ValueError(f"{caller}: `net` must be a torch.nn.Module; got {type(net).__name__}.")
-    return getattr(net, "_orig_mod", net)
+    net = getattr(net, "_orig_mod", net)
+    if not isinstance(net, torch.jit.ScriptModule):
+        for module in modules_of(net):
+            for name, p in module._parameters.items():
+                if isinstance(p, nn.UninitializedParameter):
+                    raise ValueError(
+                        f"{caller}: `net` must have its parameters; {type(module).__name__}.{name} has no shape yet. "
+                        "Call net(points) once before the loss."
+                    )
+    return net
 
 
 def modules_of(net: nn.Module) -> list[nn.Module]:
     """`net` and every module below it, each once; `net.modules()` takes several times as long."""
     found, seen = [net], {id(net)}
     for module in found:  # grows
-        for child in module._modules.values():
+        children = module.children() if isinstance(module, torch.jit.ScriptModule) else module._modules.values()
+        for child in children:
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 found.append(child)
@@ -39,7 +49,8 @@ def check_network(net: nn.Module, points: Tensor, caller: str) -> None:
     """Parameters must share dtype and device with the points."""
     dtype, device = points.dtype, points.device
     for module in modules_of(net):
-        for p in module._parameters.values():
+        scripted = isinstance(module, torch.jit.ScriptModule)
+        for p in module.parameters(recurse=False) if scripted else module._parameters.values():
             if p is not None and (p.dtype != dtype or p.device != device):
                 check_tensors({f"the network's {n}": p for n, p in net.named_parameters()}, points, caller)
 
@@ -103,6 +114,7 @@ def check_point_weights(weights: Tensor | None, count: int, equations: int, valu
     """`weights` as [N, E]. Signs are looked at where that needs no synchronisation, or when `values` asks for it."""
     if weights is None:
         return None
+    _need_tensor("point_weights", weights, caller)
     if tuple(weights.shape) not in {(count,), (count, 1), (count, equations)}:
         raise ValueError(
             f"{caller}: `point_weights` must be [N] = [{count}] or [N, equations] = [{count}, {equations}]; got "
@@ -117,6 +129,11 @@ def check_point_weights(weights: Tensor | None, count: int, equations: int, valu
 
 
 def check_data(data: Mapping[str, Tensor] | None, names: Sequence[str], count: int, caller: str) -> dict[str, Tensor]:
+    if data is not None and not isinstance(data, Mapping):
+        raise ValueError(
+            f"{caller}: `data` must be a mapping from column name to tensor [N]; got {type(data).__name__}. "
+            "Pass data={name: tensor}."
+        )
     given = dict(data or {})
     missing = [name for name in names if name not in given]
     surplus = [name for name in given if name not in names]
@@ -127,9 +144,17 @@ def check_data(data: Mapping[str, Tensor] | None, names: Sequence[str], count: i
             + ". Pass data={name: tensor of shape [N]}."
         )
     for name, column in given.items():
+        _need_tensor(f"data[{name!r}]", column, caller)
         if tuple(column.shape) not in {(count,), (count, 1)}:
             raise ValueError(f"{caller}: `data[{name!r}]` must be [N] = [{count}]; got {_shape(column)}.")
     return {name: given[name].reshape(count) for name in names}
+
+
+def _need_tensor(name: str, value: object, caller: str) -> None:
+    if not isinstance(value, Tensor):
+        raise ValueError(
+            f"{caller}: `{name}` must be a tensor; got {type(value).__name__}. Use torch.as_tensor(values).to(points)."
+        )
 
 
 def check_finite(points: Tensor, caller: str) -> None:

@@ -96,13 +96,13 @@ class _FusedJets(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, engine: JetEngine, points: Tensor, *operands: Tensor) -> Tensor:
         ctx.engine = engine
-        ctx.save_for_backward(points)
+        ctx.save_for_backward(points, *operands)  # operands: so that autograd notices when one was changed in place
         return engine.outputs(points)
 
     @staticmethod
     @first_order_only
     def backward(ctx: Any, gradient: Tensor):
-        (points,) = ctx.saved_tensors
+        points = ctx.saved_tensors[0]
         return None, None, *ctx.engine.adjoint(points, gradient, ctx.needs_input_grad[2:])
 
 
@@ -276,7 +276,15 @@ class FusedResidualLoss(nn.Module):
             raise ValueError(
                 f"set_parameter: `name` must be a constant parameter, one of {list(self.constants)}; got {name!r}."
             )
-        self.constants[name] = float(value)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(
+                f"set_parameter: `value` must be a finite number; got {value!r}. Pass a number for {name!r}."
+            )
+        self.constants[name] = number
 
     def get_extra_state(self) -> dict[str, float]:
         return dict(self.constants)
@@ -298,7 +306,12 @@ class FusedResidualLoss(nn.Module):
                     f"FusedResidualLoss: `equation_weights` names {unknown}, but the equations are {names}."
                 )
             given = [given.get(name, 1.0) for name in names]
-        weights = torch.ones(len(names)) if given is None else torch.as_tensor(given, dtype=torch.get_default_dtype())
+        try:
+            weights = (
+                torch.ones(len(names)) if given is None else torch.as_tensor(given, dtype=torch.get_default_dtype())
+            )
+        except (TypeError, ValueError, RuntimeError):
+            weights = torch.empty(0)  # refused below
         if (
             tuple(weights.shape) != (len(names),)
             or bool((weights < 0).any())
@@ -375,6 +388,12 @@ class FusedResidualLoss(nn.Module):
                 r = evaluate_residuals(plan_, outputs, points, self.constants, trained, columns)
                 per_equation = (r.square() if weights is None else weights * r.square()).mean(0)
                 return (per_equation * equation_weights).sum(), per_equation.detach(), r.detach()
+            moving = [name for name, column in columns.items() if column.requires_grad]
+            if moving and torch.is_grad_enabled():
+                raise ValueError(
+                    f"FusedResidualLoss: `data[{moving[0]!r}]` requires a gradient, which the {choice.backend!r} loss "
+                    "does not give. Use .detach(), backend='autograd', or residuals(), which does."
+                )
             task = LossTask(
                 plan_,
                 points.detach(),
@@ -446,10 +465,10 @@ def derivatives(
 
 
 def _nested(
-    net: nn.Module, points: Tensor, space: ChannelSpace, outputs: Sequence[Output], check: Callable[[Tensor], None]
+    net: nn.Module, points: Tensor, space: ChannelSpace, outputs: Sequence[Output], check: Callable[[Tensor, int], None]
 ) -> Tensor:
     return nested_outputs(net, points, [(space.indices[o.channel], o.column) for o in outputs], check)
 
 
-def _value_check(fields: Sequence[str], caller: str) -> Callable[[Tensor], None]:
-    return lambda value: checks.check_value(value, value.shape[0], fields, caller)
+def _value_check(fields: Sequence[str], caller: str) -> Callable[[Tensor, int], None]:
+    return lambda value, count: checks.check_value(value, count, fields, caller)

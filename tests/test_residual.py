@@ -418,3 +418,34 @@ def test_a_changed_network_is_traced_again(change):
         net[0].weight = nn.Parameter(2 * net[0].weight.detach())
     truth = FusedResidualLoss(pde, backend="autograd").double()(net, points)
     assert torch.allclose(loss_fn(net, points), truth, rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", ["stack", "layer_norm"])
+@pytest.mark.parametrize("backend", ["torch", "autograd"])
+def test_inference_mode_gives_the_same_numbers(make, backend):
+    """Lightning validates in inference mode, in which nothing is recorded: derivatives would be zero."""
+    pde = PDES["burgers"]
+    net, points = case(pde)
+    if make == "layer_norm":
+        net = nn.Sequential(nn.Linear(2, 8), nn.LayerNorm(8), nn.SiLU(), nn.Linear(8, 1)).double()
+    loss_fn = FusedResidualLoss(pde, backend=backend)
+    truth = loss_fn(net, points).detach()
+    with torch.inference_mode():
+        torch.testing.assert_close(loss_fn(net, points), truth)
+        inside = points.clone()
+        torch.testing.assert_close(loss_fn(net, inside), truth)
+        names = {"names": ["u_xx"], "fields": "u", "coordinates": "t x", "backend": backend}
+        got = pinnfuse.derivatives(net, inside, **names)["u_xx"]
+    torch.testing.assert_close(got, pinnfuse.derivatives(net, points, **names)["u_xx"].detach())
+    with torch.no_grad():
+        torch.testing.assert_close(loss_fn(net, points), truth)
+    torch.testing.assert_close(loss_fn(net, inside).detach(), truth)
+
+
+def test_a_scripted_network():
+    pde = PDES["burgers"]
+    net, points = case(pde)
+    scripted = torch.jit.trace(net, points)
+    torch.testing.assert_close(FusedResidualLoss(pde)(scripted, points), FusedResidualLoss(pde)(net, points))
+    with pytest.raises(pinnfuse.BackendUnavailable, match="scripted module"):
+        FusedResidualLoss(pde, backend="torch")(scripted, points)

@@ -28,6 +28,21 @@ def loss(net=None, points=POINTS, **kwargs):
     return FusedResidualLoss(PDE_UV, **{"backend": "torch", **options})(net or stack(2, 2), points, **kwargs)
 
 
+class OneRow(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x[:1], 1)
+
+
+def forced_loss():
+    return FusedResidualLoss(
+        PDE("u", "t x", parameters={"k": 1.0}, data="f", equations={"e": "u_t - k*u_x - f"}), "torch"
+    )
+
+
+def forced(**kwargs):
+    return forced_loss()(stack(2, 1), POINTS, **kwargs)
+
+
 BAD = {
     "columns": (lambda: loss(points=torch.rand(9, 3)), r"\[N, 2\] with columns t, x; got \[9, 3\]"),
     "one axis": (lambda: loss(points=torch.rand(9)), r"torch.stack"),
@@ -48,6 +63,17 @@ BAD = {
     "vector": (lambda: loss(net=Vector()), r"its output is \[N\]|return \[N, 2\]"),
     "precision": (lambda: loss(precision="fp8"), "'tf32'"),
     "data": (lambda: loss(data={"f": torch.ones(9)}), r"unknown \['f'\]"),
+    "data type": (lambda: loss(data=torch.ones(9, 2)), "mapping from column name to tensor"),
+    "data list": (lambda: forced(data={"f": [1.0] * 9}), "must be a tensor; got list"),
+    "data gradient": (lambda: forced(data={"f": torch.ones(9, requires_grad=True)}), r"Use .detach\(\)"),
+    "weights list": (lambda: loss(point_weights=[1.0] * 9), "must be a tensor; got list"),
+    "equation weights text": (lambda: loss(equation_weights="ab"), "2 finite numbers >= 0"),
+    "backend type": (lambda: loss(backend=None), "unknown `backend`; got None"),
+    "lazy": (lambda: loss(net=nn.Sequential(nn.LazyLinear(2))), r"Call net\(points\) once"),
+    "tuple": (lambda: loss(net=nn.LSTM(2, 2)), "got tuple"),
+    "rows": (lambda: loss(net=OneRow()), r"for N = 9 points; got \[1, 2\]"),
+    "parameter": (lambda: forced_loss().set_parameter("k", float("nan")), "finite number; got nan"),
+    "parameter text": (lambda: forced_loss().set_parameter("k", "fast"), "finite number; got 'fast'"),
     "net": (lambda: loss(net=lambda x: x), "torch.nn.Module; got function"),
     "names": (
         lambda: derivatives(stack(2, 2), POINTS, ["u_z"], fields="u v", coordinates="t x"),

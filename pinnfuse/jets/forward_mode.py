@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pinnfuse.jets.closed_form import Gradients
+from pinnfuse.jets.decomposed import Decomposed
 from pinnfuse.jets.engine import ChunkedEngine
 from pinnfuse.jets.plan import Output
 from pinnfuse.jets.space import ChannelSpace, MultiIndex
@@ -22,9 +23,11 @@ from pinnfuse.jets.space import ChannelSpace, MultiIndex
 class ForwardModeEngine(ChunkedEngine):
     """Operands are the module's own parameters. The space must have no operator channels."""
 
-    def __init__(self, net: nn.Module, space: ChannelSpace, outputs: Sequence[Output], check: Callable[[Tensor], None]):
+    def __init__(
+        self, net: nn.Module, space: ChannelSpace, outputs: Sequence[Output], check: Callable[[Tensor, int], None]
+    ):
         assert not space.operators
-        named = dict(net.named_parameters())
+        named = dict(net.named_parameters()) | {n: b for n, b in net.named_buffers() if b.requires_grad}
         self._net, self._names, self._check = net, list(named), check
         self.operands = list(named.values())
         self._requests = [(space.indices[o.channel], o.column) for o in outputs]
@@ -32,7 +35,8 @@ class ForwardModeEngine(ChunkedEngine):
 
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
         leaves = [t.detach().requires_grad_(w) for t, w in zip(self.operands, wanted, strict=True)]
-        with torch.set_grad_enabled(any(wanted)):
+        with torch.inference_mode(False), torch.enable_grad():  # some forward derivatives need it; no leaves, no graph
+            points = points.clone() if points.is_inference() else points
             parameters = dict(zip(self._names, leaves, strict=True))
             outputs = forward_mode_outputs(
                 lambda x: torch.func.functional_call(self._net, parameters, (x,)), points, self._requests, self._check
@@ -55,15 +59,16 @@ def forward_mode_outputs(
     f: Callable[[Tensor], Tensor],
     points: Tensor,
     requests: Sequence[tuple[MultiIndex, int]],
-    check: Callable[[Tensor], None],
+    check: Callable[[Tensor, int], None],
 ) -> Tensor:
     """[R, N]: column `c` of `d^alpha f` for each request (alpha, c); `check` sees the value of f first."""
-    value = f(points)
-    check(value)
-    fields: dict[MultiIndex, Tensor] = {(0,) * points.shape[1]: value}
-    for alpha, _ in requests:
-        if alpha not in fields:
-            fields[alpha] = _partial(f, points, alpha)(points)
+    with Decomposed():
+        value = f(points)
+        check(value, points.shape[0])
+        fields: dict[MultiIndex, Tensor] = {(0,) * points.shape[1]: value}
+        for alpha, _ in requests:
+            if alpha not in fields:
+                fields[alpha] = _partial(f, points, alpha)(points)
     return torch.stack([fields[alpha][:, column] for alpha, column in requests])
 
 

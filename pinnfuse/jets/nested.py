@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from pinnfuse.jets.decomposed import Decomposed
 from pinnfuse.jets.space import MultiIndex
 
 
@@ -18,16 +19,18 @@ def nested_outputs(
     net: nn.Module,
     points: Tensor,
     requests: Sequence[tuple[MultiIndex, int]],
-    check: Callable[[Tensor], None],
+    check: Callable[[Tensor, int], None],
 ) -> Tensor:
     """[R, N]: column `c` of `d^alpha net` for each request (alpha, c), with a graph that can be differentiated again.
 
     `check` sees the value of the network first.
     """
-    with torch.enable_grad():
-        x = points if points.requires_grad else points.detach().requires_grad_(True)
+    with torch.inference_mode(False), torch.enable_grad(), Decomposed():
+        # inside inference_mode nothing would be recorded, and every derivative would be zero
+        own = points.clone() if points.is_inference() else points
+        x = own if own.requires_grad else own.detach().requires_grad_(True)
         value = net(x)
-        check(value)
+        check(value, points.shape[0])
         known: dict[tuple[MultiIndex, int], Tensor] = {}
         zero = (0,) * points.shape[1]
         for alpha, column in requests:

@@ -7,8 +7,7 @@ of the operations that have a jet rule; the first node that has none ends recogn
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,12 +16,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, fx, nn
 
-from pinnfuse.checks import modules_of
 from pinnfuse.jets.program import Add, Affine, Concatenate, Multiply, Operation, Program, Scale, Select, Shift, Unary
-
-
-class NotRecognised(Exception):
-    """The network has no closed-form program; the message is the reason."""
+from pinnfuse.jets.tracing import MODULE_UNARY, NotRecognised, fingerprint, function_name, trace
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ def recognise(net: nn.Module, in_width: int) -> Recognised:
     Raises:
         NotRecognised: with the reason.
     """
-    key = (_fingerprint(net), in_width)
+    key = (fingerprint(net), in_width)
     cached = _cache.get(net)
     if cached is None or cached[0] != key:
         try:
@@ -88,23 +83,10 @@ def recognise(net: nn.Module, in_width: int) -> Recognised:
 _cache: WeakKeyDictionary[nn.Module, tuple[Any, Recognised | NotRecognised]] = WeakKeyDictionary()
 
 
-def _fingerprint(net: nn.Module) -> tuple[Any, ...]:
-    """Changes whenever tracing could give another graph: modules, modes, plain attributes, shapes, hooks."""
-    parts: list[Any] = []
-    for module in modules_of(net):
-        own = module.__dict__
-        parts += (id(module), type(module), *own["_modules"])
-        parts += [(k, v) for k, v in own.items() if k[0] != "_" and isinstance(v, _PLAIN)]
-        parts += [(k, None if p is None else p.shape) for k, p in own["_parameters"].items()]
-        parts.append(bool(own["_forward_hooks"] or own["_forward_pre_hooks"]))
-    return tuple(parts)
-
-
-_PLAIN = (bool, int, float, str, tuple, type(None))
-
-
 def _run_node(node: fx.Node, values: dict[fx.Node, Any], net: nn.Module) -> Any:
     if node.op == "get_attr":
+        if "pinnfuse_tensor" in node.meta:
+            return node.meta["pinnfuse_tensor"]
         value: Any = net
         for part in str(node.target).split("."):
             value = getattr(value, part)
@@ -119,37 +101,6 @@ def _run_node(node: fx.Node, values: dict[fx.Node, Any], net: nn.Module) -> Any:
     return net.get_submodule(str(node.target))(*args, **kwargs)
 
 
-class _Tracer(fx.Tracer):
-    """Keeps the modules we know as leaves (their parametrised weights are read as attributes), traces the rest."""
-
-    def __init__(self, in_width: int):
-        super().__init__()
-        self.in_width = in_width
-
-    def iter(self, obj: fx.Proxy) -> Iterator[Any]:
-        """Loops over the columns of the points: `for c in points.unbind(1)`."""
-        node = obj.node
-        source = node.args[0] if node.args else None
-        named = _function_name(node) == "unbind" and isinstance(source, fx.Node) and source.op == "placeholder"
-        if named and (node.args[1:] or (node.kwargs.get("dim", 0),))[0] in (1, -1):
-            return iter([operator.getitem(obj, i) for i in range(self.in_width)])
-        return super().iter(obj)
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return (
-            isinstance(m, nn.Linear | nn.Identity)
-            or type(m) in _MODULE_UNARY
-            or super().is_leaf_module(m, module_qualified_name)
-        )
-
-
-_MODULE_UNARY: dict[type[nn.Module], str] = {
-    nn.Tanh: "tanh",
-    nn.Sigmoid: "sigmoid",
-    nn.SiLU: "silu",
-    nn.GELU: "gelu",
-    nn.Softplus: "softplus",
-}
 _FUNCTION_UNARY: dict[str, str] = {
     name: name
     for name in (
@@ -168,6 +119,19 @@ _FUNCTION_UNARY: dict[str, str] = {
     )
 }
 _IDENTITIES = {"contiguous", "clone"}
+_IN_PLACE = {"iadd", "isub", "imul", "itruediv", "ipow"}
+_VIEWS = {"getitem", "__getitem__", "unbind", "split", "chunk", "squeeze", "unsqueeze", "contiguous"}
+_POSITIONAL = ("input", "other", "exponent")  # keyword forms that mean the same in every function with a rule
+_OPTIONS: dict[str, set[str]] = {
+    "linear": {"weight", "bias"},
+    "cat": {"tensors", "dim"},
+    "stack": {"tensors", "dim"},
+    "unsqueeze": {"dim"},
+    "squeeze": {"dim"},
+    "unbind": {"dim"},
+    "split": {"split_size_or_sections", "split_size", "dim"},
+    "chunk": {"chunks", "dim"},
+}
 _ALIASES = {
     "mul": "multiply",
     "true_divide": "div",
@@ -177,6 +141,11 @@ _ALIASES = {
     "concat": "cat",
     "concatenate": "cat",
     "negative": "neg",
+    "iadd": "add",
+    "isub": "sub",
+    "imul": "multiply",
+    "itruediv": "div",
+    "ipow": "pow",
     "__getitem__": "getitem",
     "hstack": "cat",
     "swish": "silu",
@@ -201,27 +170,21 @@ class _Translator:
         ]
         if hooked:
             raise NotRecognised(f"{hooked[0]} has forward hooks, which a closed-form pass would not run")
-        try:
-            graph = _Tracer(self.widths[0]).trace(self.net)
-        except Exception as error:  # fx raises many types: control flow on values, unsupported calls, user errors
-            first = str(error).split(". ")[0].splitlines() or [""]
-            raise NotRecognised(f"torch.fx cannot trace it ({type(error).__name__}: {first[0]})") from None
-        placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+        graph, placeholders = trace(self.net, self.widths[0])
         extra = [node for node in placeholders[1:] if not node.args]
         if not placeholders or extra:
             raise NotRecognised("its forward does not take exactly one tensor")
         self.value[placeholders[0]] = 0
+        optional = set(placeholders[1:])  # traced with their defaults; only fx's own assertions read them
         for node in graph.nodes:
             if node.op == "placeholder":
-                if node is not placeholders[0]:
-                    node.meta["pinnfuse_constant"] = False
                 continue
             if node.op == "output":
                 return self._finish(graph, node)
+            if not optional.isdisjoint(node.all_input_nodes):
+                optional.add(node)
+                continue
             depends = any(n in self.value or n in self.columns for n in node.all_input_nodes)
-            unknown = any(n.op == "placeholder" and n is not placeholders[0] for n in node.all_input_nodes)
-            if unknown:
-                raise NotRecognised("its forward uses an optional argument")
             node.meta["pinnfuse_constant"] = not depends
             if depends:
                 self._translate(node)
@@ -243,16 +206,43 @@ class _Translator:
         if node.op == "call_module":
             self._module(node)
             return
-        name = _ALIASES.get(_function_name(node), _function_name(node))
+        name = _ALIASES.get(function_name(node), function_name(node))
         rule: Callable[[fx.Node], None] | None = getattr(self, f"_rule_{name}", None)
+        if function_name(node) in _IN_PLACE:
+            self._check_in_place(node)
+        named = [node.kwargs[k] for k in _POSITIONAL if k in node.kwargs]
+        node.args, node.kwargs = (*node.args, *named), {k: v for k, v in node.kwargs.items() if k not in _POSITIONAL}
         if name in _FUNCTION_UNARY:
             self._unary(node, _FUNCTION_UNARY[name])
-        elif name in _IDENTITIES:
-            self._alias(node, self._input(node.args[0]))
-        elif rule is not None:
-            rule(node)
-        else:
+        elif rule is None and name not in _IDENTITIES:
             raise NotRecognised(f"`{name}` (node {node.name}) has no closed-form jet rule")
+        elif not set(node.kwargs) <= _OPTIONS.get(name, set()):
+            raise NotRecognised(f"`{name}` with {', '.join(node.kwargs)} has no closed-form jet rule")
+        elif rule is None:
+            self._alias(node, self._input(node.args[0]), vector=node.args[0] in self.vectors)
+        else:
+            try:
+                rule(node)
+            except (AssertionError, IndexError, KeyError, TypeError, ValueError):  # a form of call that no rule reads
+                raise NotRecognised(f"`{name}` (node {node.name}) is called in a form without a jet rule") from None
+
+    def _check_in_place(self, node: fx.Node) -> None:
+        """In place is the same as out of place if the target is a tensor of its own that nobody reads afterwards."""
+        target = node.args[0]
+        assert isinstance(target, fx.Node)
+        order = {n: i for i, n in enumerate(node.graph.nodes)}
+        others = [n for n in target.users if n is not node]
+        later = any(order[n] > order[node] for n in others)
+        views = any(self._may_alias(n) for n in (target, *others))
+        if later or views or not self._depends(target):
+            raise NotRecognised(f"{node.name} changes in place a tensor that is read elsewhere")
+
+    def _may_alias(self, node: fx.Node) -> bool:
+        """Could the result share memory with an input?"""
+        if node.op == "call_module":
+            module = self.net.get_submodule(str(node.target))
+            return not isinstance(module, nn.Linear) and type(module) not in MODULE_UNARY
+        return node.op == "placeholder" or function_name(node) in _VIEWS
 
     def _module(self, node: fx.Node) -> None:
         module = self.net.get_submodule(str(node.target))
@@ -267,18 +257,22 @@ class _Translator:
             self._append(node, Affine((x,), tuple(operands)), module.out_features)
         elif isinstance(module, nn.Identity) or (isinstance(module, nn.Dropout) and not module.training):
             self._alias(node, x)
-        elif type(module) in _MODULE_UNARY:
+        elif type(module) in MODULE_UNARY:
             if isinstance(module, nn.GELU) and module.approximate != "none":
                 raise NotRecognised("GELU with the tanh approximation has no closed-form jet rule")
-            if isinstance(module, nn.Softplus) and module.beta != 1:
-                raise NotRecognised("Softplus with beta != 1 has no closed-form jet rule")
-            self._append(node, Unary((x,), _MODULE_UNARY[type(module)]), self.widths[x])
+            if isinstance(module, nn.Softplus) and (module.beta, module.threshold) != (1, 20):
+                raise NotRecognised("Softplus with its own beta or threshold has no closed-form jet rule")
+            if getattr(module, "inplace", False):
+                self._check_in_place(node)
+            self._append(node, Unary((x,), MODULE_UNARY[type(module)]), self.widths[x])
         else:
             raise NotRecognised(f"module {node.target} ({type(module).__name__}) has no closed-form jet rule")
 
     def _unary(self, node: fx.Node, name: str, exponent: float | None = None) -> None:
         if len(node.args) != 1 or {k: v for k, v in node.kwargs.items() if k != "inplace"}:
             raise NotRecognised(f"`{name}` with options has no closed-form jet rule")
+        if node.kwargs.get("inplace"):
+            self._check_in_place(node)
         x = self._input(node.args[0])
         self._append(node, Unary((x,), name, exponent), self.widths[x], vector=node.args[0] in self.vectors)
 
@@ -319,8 +313,6 @@ class _Translator:
         self._sum(node, node.args[1], node.args[0], -1)
 
     def _sum(self, node: fx.Node, a: Any, b: Any, sign: int) -> None:
-        if set(node.kwargs) - {"out"}:
-            raise NotRecognised(f"{node.name}: `alpha` has no closed-form jet rule")
         vector = a in self.vectors or b in self.vectors
         if self._depends(a) and self._depends(b):
             x, y = self._input(a), self._input(b)
@@ -340,7 +332,7 @@ class _Translator:
                 with node.graph.inserting_before(node):
                     amount = node.graph.call_function(torch.neg, (amount,))
                 amount.meta["pinnfuse_constant"] = True
-            width = self._broadcast_width(x, amount, node)
+            width = self._broadcast_width(x, amount, node, vector)
             self._append(node, Shift((x,), (self._operand(amount),)), width, vector)
         else:
             self._append(node, Shift((x,), amount=sign * float(amount)), self.widths[x], vector)
@@ -363,7 +355,7 @@ class _Translator:
 
     def _scale(self, node: fx.Node, x: int, factor: Any, vector: bool) -> None:
         if isinstance(factor, fx.Node):
-            width = self._broadcast_width(x, factor, node)
+            width = self._broadcast_width(x, factor, node, vector)
             self._append(node, Scale((x,), (self._operand(factor),)), width, vector)
         else:
             self._append(node, Scale((x,), factor=float(factor)), self.widths[x], vector)
@@ -391,8 +383,8 @@ class _Translator:
 
     def _rule_pow(self, node: fx.Node) -> None:
         base, exponent = node.args
-        if not isinstance(exponent, int | float):
-            raise NotRecognised(f"{node.name}: only constant exponents have a closed-form jet rule")
+        if not isinstance(exponent, int | float) or exponent == 0:
+            raise NotRecognised(f"{node.name}: only constant exponents other than 0 have a closed-form jet rule")
         x = self._input(base)
         self._append(node, Unary((x,), "power", float(exponent)), self.widths[x], base in self.vectors)
 
@@ -403,7 +395,7 @@ class _Translator:
     def _rule_cat(self, node: fx.Node) -> None:
         parts = node.args[0] if node.args else node.kwargs["tensors"]
         dim = (
-            node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 1 if _function_name(node) == "hstack" else 0)
+            node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 1 if function_name(node) == "hstack" else 0)
         )
         if dim not in (1, -1) or not isinstance(parts, list | tuple) or any(p in self.vectors for p in parts):
             raise NotRecognised(f"{node.name}: only joining columns (dim 1) has a closed-form jet rule")
@@ -487,14 +479,14 @@ class _Translator:
             raise NotRecognised(f"{node.name}: only columns of the points can be selected, not {key!r}")
         available = range(self.widths[x])
         try:
-            if isinstance(column, int):
+            if type(column) is int:
                 self._append(node, Select((x,), (available[column],)), 1, vector=True)
             elif isinstance(column, slice):
                 picked = tuple(available[column])
                 if not picked:
                     raise IndexError("no column selected")
                 self._append(node, Select((x,), picked), len(picked))
-            elif isinstance(column, list) and all(isinstance(c, int) for c in column):
+            elif isinstance(column, list) and all(type(c) is int for c in column):
                 self._append(node, Select((x,), tuple(available[c] for c in column)), len(column))
             else:
                 raise NotRecognised(f"{node.name}: unsupported index {key!r}")
@@ -514,6 +506,8 @@ class _Translator:
     def _operand(self, source: Any) -> int:
         if not isinstance(source, fx.Node | tuple):
             raise NotRecognised(f"{source!r} is not a tensor")
+        if self._depends(source):
+            raise NotRecognised(f"{source} depends on the points where a weight is expected")
         if source not in self.operand_nodes:
             self.operand_nodes.append(source)
         return self.operand_nodes.index(source)
@@ -561,8 +555,10 @@ class _Translator:
             raise NotRecognised(f"{source.name} is not a tensor")
         return tuple(result.shape)
 
-    def _broadcast_width(self, x: int, operand: fx.Node, node: fx.Node) -> int:
+    def _broadcast_width(self, x: int, operand: fx.Node, node: fx.Node, vector: bool) -> int:
         shape = self._shape_of(operand)
+        if vector and shape not in ((), (1,)):
+            raise NotRecognised(f"{node.name} combines a column [N] with a tensor of shape {shape}")
         while len(shape) > 0 and len(shape) < 2:
             shape = (1, *shape)
         if shape and (len(shape) > 2 or shape[0] != 1):
@@ -571,10 +567,6 @@ class _Translator:
         if width not in (1, self.widths[x]) and self.widths[x] != 1:
             raise NotRecognised(f"{node.name} combines {self.widths[x]} columns with {width}")
         return max(width, self.widths[x])
-
-
-def _function_name(node: fx.Node) -> str:
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
 
 
 def _sections(width: int, size: Any) -> list[int]:

@@ -1,0 +1,203 @@
+"""Read a network's graph with `torch.fx`, so that nothing which may change between calls is baked into it.
+
+Parameters, buffers and tensors held as attributes stay names that are looked up at every call. Plain values (numbers,
+texts, lists, settings) do end up in the graph; `fingerprint` changes whenever one of them does. What cannot be read off
+once (random numbers, a forward that changes the module) is refused.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from inspect import signature
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from pinnfuse.checks import modules_of
+
+
+class NotRecognised(Exception):
+    """The network has no closed-form program; the message is the reason."""
+
+
+MODULE_UNARY: dict[type[nn.Module], str] = {
+    nn.Tanh: "tanh",
+    nn.Sigmoid: "sigmoid",
+    nn.SiLU: "silu",
+    nn.GELU: "gelu",
+    nn.Softplus: "softplus",
+}
+
+
+def trace(net: nn.Module, in_width: int) -> tuple[fx.Graph, list[fx.Node]]:
+    """Graph of `net` and its placeholders. Tensors made by the forward itself are in `meta["pinnfuse_tensor"]`.
+
+    Raises:
+        NotRecognised: with the reason.
+    """
+    if "forward" in net.__dict__:
+        raise NotRecognised("its `forward` was replaced on the instance")
+    before = [(m, {name: _copy(value) for name, value in m.__dict__.items()}) for m in modules_of(net)]
+    state = torch.random.get_rng_state()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Was not able to add assertion")
+            graph = Tracer(in_width).trace(net, concrete_args=_defaults(net))
+        for node in graph.nodes:
+            if node.op == "get_attr" and str(node.target).startswith("_tensor_constant"):
+                node.meta["pinnfuse_tensor"] = getattr(net, str(node.target))
+    except Exception as error:  # fx raises many types: control flow on values, unsupported calls, user errors
+        first = str(error).split(". ")[0].splitlines() or [""]
+        raise NotRecognised(f"torch.fx cannot trace it ({type(error).__name__}: {first[0]})") from None
+    finally:
+        changed = _restore(before)
+    if changed:
+        raise NotRecognised(f"its forward changes the attribute {changed[0]!r}")
+    if not torch.equal(state, torch.random.get_rng_state()):
+        torch.random.set_rng_state(state)
+        raise NotRecognised("its forward draws random numbers")
+    return graph, [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def fingerprint(net: nn.Module) -> tuple[Any, ...]:
+    """Changes whenever tracing could give another graph: modules, modes, attributes, shapes, hooks."""
+    parts: list[Any] = []
+    for module in modules_of(net):
+        own = module.__dict__
+        if "_modules" not in own:  # a ScriptModule, which fx cannot read
+            parts.append(id(module))
+            continue
+        parts += (id(module), type(module), *own["_modules"])
+        parts += [
+            (k, v if isinstance(v, _PLAIN) else _frozen(v, 3)) for k, v in own.items() if k not in _MODULE_ATTRIBUTES
+        ]
+        parts += [(k, None if p is None else p.shape) for k, p in own["_parameters"].items()]
+        parts += [(k, None if b is None else b.shape) for k, b in own["_buffers"].items()]
+        parts.append(bool(own["_forward_hooks"] or own["_forward_pre_hooks"]))
+    return tuple(parts)
+
+
+_PLAIN = (bool, int, float, str, type(None))
+_MODULE_ATTRIBUTES = frozenset(vars(nn.Module())) - {"training"}
+
+
+def _frozen(value: Any, depth: int) -> Any:
+    """A hashable-by-comparison picture of an attribute; beyond `depth`, and for functions, its identity."""
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Tensor):
+        version = None if value.is_inference() else value._version
+        return (id(value), version, value.shape, value.dtype, value.device)
+    if depth and isinstance(value, list | tuple):
+        return (type(value), *(_frozen(v, depth - 1) for v in value))
+    if depth and isinstance(value, dict):
+        keys = (k if isinstance(k, _PLAIN) else id(k) for k in value)
+        return (type(value), *keys, *(_frozen(v, depth - 1) for v in value.values()))
+    opaque = isinstance(value, nn.Module | type | types.ModuleType | types.FunctionType)
+    inside = None if opaque or not depth else getattr(value, "__dict__", None)
+    return (id(value), None if inside is None else _frozen(inside, depth - 1))
+
+
+def _defaults(net: nn.Module) -> dict[str, Any]:
+    """Optional arguments of `forward` are traced with their defaults."""
+    parameters = list(signature(type(net).forward).parameters.values())[2:]
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def _copy(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value
+
+
+def _restore(before: list[tuple[nn.Module, dict[str, Any]]]) -> list[str]:
+    """Undo what tracing did to the modules' attributes; names of those that the forward changed."""
+    changed = []
+    for module, old in before:
+        now = module.__dict__
+        for name in [n for n in now if n not in old]:
+            del now[name]
+            if not name.startswith("_tensor_constant"):
+                changed.append(name)
+        for name, value in old.items():
+            present = now.get(name, now)
+            if isinstance(value, dict) and isinstance(present, dict):
+                same = value.keys() == present.keys() and all(value[k] is present[k] for k in value)
+                if not same:
+                    present.clear()
+                    present.update(value)
+            else:
+                same = present is value
+                if not same:
+                    now[name] = value
+            if not same:
+                changed.append(name)
+    return changed
+
+
+class _Proxy(fx.Proxy):
+    """`h += y` changes h for every other name of it too; plain fx reads it as `h = h + y`."""
+
+    def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+    def __iadd__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.isub, other)
+
+    def __imul__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.itruediv, other)
+
+    def __ipow__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.ipow, other)
+
+
+class Tracer(fx.Tracer):
+    """Keeps the modules we know as leaves (their parametrised weights are read as attributes), traces the rest."""
+
+    def __init__(self, in_width: int):
+        super().__init__()
+        self.in_width = in_width
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Every tensor attribute is looked up at each call; fx would compute with buffers while it traces."""
+        if isinstance(attr_val, Tensor) and not isinstance(attr_val, nn.Parameter):
+            name = self.tensor_attrs.get(attr_val) or next(
+                (n for n, b in self.root.named_buffers() if b is attr_val), None
+            )
+            if name is not None:
+                if name not in parameter_proxy_cache:
+                    parameter_proxy_cache[name] = self.create_proxy("get_attr", str(name), (), {})
+                return parameter_proxy_cache[name]
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def iter(self, obj: fx.Proxy) -> Iterator[Any]:
+        """Loops over the columns of the points: `for c in points.unbind(1)`."""
+        node = obj.node
+        source = node.args[0] if node.args else None
+        named = function_name(node) == "unbind" and isinstance(source, fx.Node) and source.op == "placeholder"
+        if named and (node.args[1:] or (node.kwargs.get("dim", 0),))[0] in (1, -1):
+            return iter([operator.getitem(obj, i) for i in range(self.in_width)])
+        return super().iter(obj)
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """A subclass or an instance with a forward of its own is traced like any other module."""
+        if "forward" in m.__dict__:
+            return False
+        if isinstance(m, nn.Linear | nn.Identity):
+            return type(m).forward in (nn.Linear.forward, nn.Identity.forward)
+        return type(m) in MODULE_UNARY or super().is_leaf_module(m, module_qualified_name)
+
+
+def function_name(node: fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
