@@ -114,7 +114,7 @@ class ClosedForm:
         ]
         self._products = [[(t.factors[0], t.factors[1], weight(t)) for t in terms] for terms in space.product]
         self._passive = _passive(program)
-        self._kept: OrderedDict[Any, tuple[Tensor, dict[int, JetValue]]] = OrderedDict()
+        self._kept: OrderedDict[Any, tuple[Tensor, Tensor, dict[int, JetValue]]] = OrderedDict()
         self._seeds = [
             [(coordinate, 1.0 if slot is None else coefficients[slot]) for coordinate, slot in seed]
             for seed in space.seeds
@@ -159,16 +159,17 @@ class ClosedForm:
     def _passive_values(self, points: Tensor, coordinates: JetValue) -> dict[int, JetValue]:
         """Jets that depend on nothing but the points (a hard-constraint transform, say), kept while the points stay.
 
-        Only those that other operations read are kept. A CUDA graph may change the points behind a tensor's version,
-        so nothing is kept while one is captured.
+        Only those that other operations read are kept. NumPy or `.data` can write to a tensor without changing its
+        version, so points on a CPU are compared too; on a GPU that would synchronise. A CUDA graph may change the
+        points behind a tensor's version, so nothing is kept while one is captured.
         """
         if not any(self._passive[1:]):
             return {}
         keep = not (points.is_inference() or (points.is_cuda and torch.cuda.is_current_stream_capturing()))
         version = points._version if keep else None
         key = (points.data_ptr(), version, points.shape, points.stride(), points.dtype, points.device)
-        if keep and key in self._kept:
-            return self._kept[key][1]
+        if keep and key in self._kept and _unchanged(points, self._kept[key][1]):
+            return self._kept[key][2]
         values: dict[int, JetValue] = {0: coordinates}
         for i, op in enumerate(self.program.operations):
             if self._passive[i + 1]:
@@ -177,8 +178,9 @@ class ClosedForm:
         read.add(len(self.program.operations))
         result = {j: value for j, value in values.items() if j in read}
         if keep:
-            self._kept[key] = (points, result)  # the points too: their address cannot be given to others meanwhile
-            while sum(_bytes(v) for _, jets in self._kept.values() for v in jets.values()) > KEPT_BYTES:
+            # the points too: their address cannot be given to others meanwhile
+            self._kept[key] = (points, points if points.is_cuda else points.clone(), result)
+            while sum(_bytes(v) for *_, jets in self._kept.values() for v in jets.values()) > KEPT_BYTES:
                 self._kept.popitem(last=False)
         return result
 
@@ -366,6 +368,10 @@ def _passive(program: Program) -> list[bool]:
     for op in program.operations:
         passive.append(not op.operands and all(passive[j] for j in op.inputs))
     return passive
+
+
+def _unchanged(points: Tensor, copy: Tensor) -> bool:
+    return points is copy or points.is_cuda or torch.equal(points, copy)
 
 
 KEPT_BYTES = 64 * 2**20
