@@ -65,7 +65,13 @@ class Checkpoints(Callback):
 
     def _save(self, trainer: Trainer, path: Path) -> None:
         temporary = path.with_suffix(".tmp")
-        trainer.save_checkpoint(temporary)
+        try:
+            trainer.save_checkpoint(temporary)
+        except NonFiniteLoss:
+            raise
+        except (OSError, RuntimeError) as error:  # torch's zip writer turns a full disk into a RuntimeError
+            temporary.unlink(missing_ok=True)
+            raise OSError(f"cannot write the checkpoint {path} ({str(error).partition(chr(10))[0]})") from error
         if trainer.is_global_zero:
             os.replace(temporary, path)
 

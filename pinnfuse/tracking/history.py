@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +84,12 @@ class History(Logger):
         self.save()
 
     def resume(self, step: int) -> None:
-        """Read the rows up to `step` that an earlier run wrote."""
+        """Read the rows up to `step` that an earlier run wrote; what is not a whole row (it was killed) is dropped."""
         if self.path is None or not self.path.exists():
             return
-        with self.path.open(newline="") as file:
-            for line in csv.DictReader(file):
+        lines = self.path.read_text(errors="replace").splitlines(keepends=True)
+        for line in csv.DictReader([text for text in lines if text.endswith("\n")]):
+            with suppress(KeyError, TypeError, ValueError):
                 if int(line["step"]) <= step:
                     self.rows[int(line["step"])] = {k: float(v) for k, v in line.items() if v and k != "step"}
         self._columns += dict.fromkeys(key for row in self.rows.values() for key in row)

@@ -22,6 +22,7 @@ from pinnfuse import models, problems
 from pinnfuse.backends import BACKENDS
 from pinnfuse.errors import nearest
 from pinnfuse.training.config import Plain, RunConfig
+from pinnfuse.training.files import write_whole
 
 _FROM_PROBLEM = {"in_features", "out_features", "bounds", "periods"}  # arguments of networks that a problem gives
 
@@ -56,7 +57,7 @@ def load(path: Path) -> RunConfig:
 
 def save(config: RunConfig, path: Path) -> None:
     """Write the configuration as YAML, without the run's folder: `train.py --config FILE` reruns it elsewhere."""
-    path.write_text(yaml.safe_dump(asdict(config) | {"out": None, "resume": None}, sort_keys=False))
+    write_whole(path, yaml.safe_dump(asdict(config) | {"out": None, "resume": None}, sort_keys=False))
 
 
 def make_parser(
@@ -127,7 +128,13 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
     for path in given.config:
         if not Path(path).is_file():
             raise ValueError(f"--config: there is no file {path}")
-        content = yaml.safe_load(Path(path).read_text()) or {}
+        try:
+            content = yaml.safe_load(Path(path).read_text()) or {}
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"--config: {path} is not readable as YAML ({reason}). Mend it or write it anew."
+            ) from error
         if not isinstance(content, dict):
             raise ValueError(f"--config: {path} must hold a mapping of options; got {type(content).__name__}")
         _refuse_classes(content, path)
@@ -160,6 +167,10 @@ def _typed(config: Namespace) -> RunConfig:
     run = _build(RunConfig, values)
     if run.backend not in BACKENDS:
         raise ValueError(f"--backend: unknown {run.backend!r}. {nearest(run.backend, BACKENDS)}")
+    if run.max_steps is not None and run.max_steps < 0:
+        raise ValueError(f"--max-steps: expected 0 or more steps; got {run.max_steps}. Leave it out for all phases.")
+    if run.seed < 0:
+        raise ValueError(f"--seed: expected 0 or a positive number; got {run.seed}. Leave it out for 0.")
     from lightning.pytorch import Trainer
 
     known = inspect.signature(Trainer).parameters

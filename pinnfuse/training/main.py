@@ -33,6 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, BackendUnavailable, NonFiniteLoss) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
         return 1
+    except OSError as error:  # a full disk, say
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            "[bold red]error:[/]",
+            escape(f"{error}. What was written is whole: make room, then --resume."),
+        )
+        return 1
     except KeyboardInterrupt:  # before the fit, or a second time
         console.print("interrupted")
         return 130

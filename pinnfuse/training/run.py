@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from pinnfuse import problems
@@ -40,6 +41,8 @@ class Run:
         self.config = config
         self.problem = problems.get(config.pde, config.problem, **config.options)
         self.folder = run_folder(config)
+        if first_process():
+            _make_folder(self.folder, config.resume)
         self.checkpoint = find_checkpoint(config.resume) if config.resume else None
         training = config.training
         planned = total_steps(training.phases)
@@ -96,7 +99,10 @@ class Run:
                 RunProgress(title, self.steps, console),
             ],
         }
-        return Trainer(**options | config.trainer)
+        try:
+            return Trainer(**options | config.trainer)
+        except MisconfigurationException as error:
+            raise ValueError(f"Lightning refuses these settings (--devices, --strategy, --trainer): {error}") from error
 
     def _loggers(self) -> list[Logger]:
         loggers: list[Logger] = [self.history]
@@ -107,7 +113,6 @@ class Run:
     def fit(self) -> None:
         """Train to the end of the schedule, a limit, or Ctrl-C."""
         if first_process():
-            (self.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
             cli.save(self.config, self.folder / "config.yaml")
         if self.checkpoint:
             self.history.resume(self.resumed_at)
@@ -170,6 +175,20 @@ def run_folder(config: RunConfig) -> Path:
             os.environ[_FOLDER] = str(Path("runs") / name)
         config.out = os.environ[_FOLDER]
     return Path(config.out)
+
+
+def _make_folder(folder: Path, resume: str | None) -> None:
+    """Create it; ValueError if that is impossible, or if it holds another run that would be overwritten."""
+    if resume is None and (folder / "config.yaml").exists():
+        raise ValueError(
+            f"--out: {folder} holds a run already. Give another folder, or go on with --resume {folder}."
+        )
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (folder / ".writable").touch()
+        (folder / ".writable").unlink()
+    except OSError as error:
+        raise ValueError(f"--out: cannot write to {folder} ({error}). Give a folder that can be written.") from error
 
 
 def find_checkpoint(resume: str) -> str:

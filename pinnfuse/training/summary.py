@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from pinnfuse.training.files import write_whole
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -42,7 +44,7 @@ class Summary:
     versions: dict[str, str]
 
     def write(self, path: Path) -> None:
-        path.write_text(json.dumps(finite(asdict(self)), indent=2, allow_nan=False) + "\n")
+        write_whole(path, json.dumps(finite(asdict(self)), indent=2, allow_nan=False) + "\n")
 
     def line(self, folder: Path) -> str:
         """The closing line of a run, for rich."""

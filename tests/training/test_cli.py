@@ -66,11 +66,22 @@ def test_saved_config_is_the_config(tmp_path):
         ("--pde toy --training.sampler sobl", "`sampler` must be one of"),
         ("--pde toy --training.phases [{optimizer:adm}]", "phases"),
         ("--config nowhere.yaml", "no file nowhere.yaml"),
+        ("--pde toy --max-steps -3", "--max-steps: expected 0 or more steps; got -3"),
+        ("--pde toy --seed -1", "--seed: expected 0 or a positive number; got -1"),
+        ("--pde toy --logger none --out {file}", "cannot write to"),
+        ("--pde toy --logger none --out {file}/run", "cannot write to"),
+        ("--pde toy --logger none --devices 0 --out {run}", "Lightning refuses"),
+        ("--config {damaged}", "not readable as YAML"),
+        ("--config {binary}", "not readable as YAML"),
         ("--resume nowhere", "nowhere is not a run"),
     ],
 )
-def test_mistakes_end_with_one_line(arguments, message, capsys):
-    assert main(arguments.split()) == 1
+def test_mistakes_end_with_one_line(arguments, message, capsys, tmp_path):
+    paths = {name: tmp_path / name for name in ("file", "run", "damaged", "binary")}
+    paths["file"].touch()
+    paths["damaged"].write_text("{{{")
+    paths["binary"].write_bytes(b"\xff\xfe\x00\x81")
+    assert main(arguments.format(**paths).split() if "[{" not in arguments else arguments.split()) == 1
     out, err = capsys.readouterr()
     assert not out and err.startswith("error: ") and message in err
     assert "Traceback" not in err

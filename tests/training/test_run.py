@@ -260,3 +260,39 @@ def test_the_summary_names_the_card_that_trained(start):
     summary = run.finish()
     assert summary.device == torch.cuda.get_device_name()
     assert summary.backend == "triton"  # a dense stack on a card
+
+
+def test_a_run_is_not_overwritten(start):
+    first = go(start("run", "--max-steps", "3"))
+    before = {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"holds a run already.*--resume"):
+        start("run", "--max-steps", "5")
+    assert before == {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
+
+
+def test_a_full_disk_leaves_whole_files(start, monkeypatch):
+    run = go(start("run", "--max-steps", "3"))
+    before = (run.folder / "checkpoints" / "last.ckpt").read_bytes()
+
+    def full(path):
+        path.write_bytes(b"half")
+        raise RuntimeError("PytorchStreamWriter failed writing file data/3: file write failed")
+
+    monkeypatch.setattr(run.trainer, "save_checkpoint", full)
+    with pytest.raises(OSError, match=r"cannot write the checkpoint .*last\.ckpt"):
+        run.checkpoints._save(run.trainer, run.checkpoints.last)
+    assert (run.folder / "checkpoints" / "last.ckpt").read_bytes() == before
+    assert not list(run.folder.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "binary"])
+def test_resume_with_a_damaged_record(start, damage):
+    whole = go(start("whole"))
+    part = go(start("part", "--max-steps", "20"))
+    path = part.folder / "metrics.csv"
+    text = path.read_bytes()
+    path.write_bytes({"cut": text[:-7], "garbage": b"x,y\n1,2\n", "binary": b"\xff\x00" + text}[damage])
+    (part.folder / "summary.json").write_text("{")
+    resumed = go(Run(cli.parse(["--resume", str(part.folder), "--max-steps", "50"])))
+    assert torch.equal(parameters(resumed), parameters(whole))
+    assert max(rows(resumed)) == 50 and 0 not in rows(resumed).get(2, {})
