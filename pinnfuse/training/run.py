@@ -180,9 +180,7 @@ def run_folder(config: RunConfig) -> Path:
 def _make_folder(folder: Path, resume: str | None) -> None:
     """Create it; ValueError if that is impossible, or if it holds another run that would be overwritten."""
     if resume is None and (folder / "config.yaml").exists():
-        raise ValueError(
-            f"--out: {folder} holds a run already. Give another folder, or go on with --resume {folder}."
-        )
+        raise ValueError(f"--out: {folder} holds a run already. Give another folder, or go on with --resume {folder}.")
     try:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         (folder / ".writable").touch()
