@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,17 +42,18 @@ def build(name: str, case: Case, net: nn.Module | None = None) -> tuple[Step, st
     net = copy.deepcopy(net or case.network()).to(case.dtype)
     loss_fn = FusedResidualLoss(case.pde, backend=name, precision=case.precision).to(case.device, case.dtype)
     explanation = loss_fn.explain(net, case.inputs(1)[0])
-    return _step(net, lambda x: loss_fn(net, x)), f"{explanation.backend} ({explanation.path})"
+    return _step(case, net, lambda x: loss_fn(net, x)), f"{explanation.backend} ({explanation.path})"
 
 
-def _step(net: nn.Module, loss: Callable[[Tensor], Tensor]) -> Step:
+def _step(case: Case, net: nn.Module, loss: Callable[[Tensor], Tensor]) -> Step:
     parameters = list(net.parameters())
 
     def step(points: Tensor) -> tuple[Tensor, Sequence[Tensor]]:
         for p in parameters:
             p.grad = None
-        value = loss(points)
-        value.backward()
+        with precisions.torch_matmul(case.precision):  # forward and backward
+            value = loss(points)
+            value.backward()
         return value.detach(), [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
 
     return step
@@ -62,18 +64,15 @@ def _compiled(case: Case) -> tuple[Step, str]:
         raise BackendUnavailable("torch.compile needs Triton on a card, and it is not installed")
     net = case.network()
     weights = list(net.parameters())
-    loss = torch.compile(peers.torch_jets(case.plan), fullgraph=True)
-
-    def call(points: Tensor) -> Tensor:
-        with precisions.torch_matmul(case.precision):
-            return loss(weights, points)
-
-    return _step(net, call), "collapsed jets, torch.compile"
+    torch.compiler.reset()  # one function in many shapes would reach the limit of recompilations
+    loss = torch.compile(peers.torch_jets(case.plan), fullgraph=True, dynamic=False)
+    return _step(case, net, lambda points: loss(weights, points)), "collapsed jets, torch.compile"
 
 
 def _jax(case: Case) -> tuple[Step, str]:
     if importlib.util.find_spec("jax") is None:
         raise BackendUnavailable("jax is not installed")
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of the card
     jax = importlib.import_module("jax")
     platform = "gpu" if case.device.type == "cuda" else "cpu"
     if jax.default_backend() != platform:
@@ -93,7 +92,7 @@ def _jax(case: Case) -> tuple[Step, str]:
             value, gradients = jax.block_until_ready(gradient(weights, x))
         return _Lazy(value), [_Lazy(g) for g in gradients]
 
-    return step, "collapsed jets, jax.jit"
+    return step, "collapsed jets, jax.jit, waited for at every step"
 
 
 class _Lazy:

@@ -88,8 +88,13 @@ def peak_memory(step: Call, points: Tensor, device: torch.device) -> float:
 
 
 def graph(step: Call, inputs: Tensor) -> Call:
-    """The step on these inputs as a CUDA graph, which takes the host out of the time."""
+    """The step on these inputs as a CUDA graph, which takes the host out of the time; returns what the step returns."""
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
-        step(inputs)  # the caller ran it before: nothing is compiled in here
-    return lambda points: captured.replay()
+        result = step(inputs)  # the caller ran it before: nothing is compiled in here
+
+    def replay(points: Tensor) -> Any:
+        captured.replay()
+        return result
+
+    return replay

@@ -1,0 +1,47 @@
+"""The command itself: its entry point, its help, its errors."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pinnfuse.cli import main as module
+from pinnfuse.cli.main import main
+
+
+def test_the_entry_point_exists(root: Path) -> None:
+    text = (root / "pyproject.toml").read_text()
+    assert re.search(r'^pinnfuse = "pinnfuse\.cli\.main:main"$', text, re.M)
+    assert module.main is main
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["verify"], ["bench"], ["bench", "jets"], []])
+def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([*command, "--help"])
+    assert exit_.value.code == 0
+    assert "usage: pinnfuse" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", [["doctr"], ["verify", "--fast"], ["bench", "jets"], ["bench"], []])
+def test_a_wrong_command_ends_with_two(wrong: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(wrong)
+    assert exit_.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--widths", "64,x"], "--widths: expected positive integers"),
+        (["--points", "0"], "--points: expected positive integers"),
+        (["--cases", "burger"], "Did you mean 'burgers'"),
+        (["--logger", "paper"], "`logger` must be 'wandb'"),
+    ],
+)
+def test_a_wrong_value_is_one_line(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "jets", "--out", str(tmp_path), "--device", "cpu", *options]) == 1
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
