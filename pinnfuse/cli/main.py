@@ -117,7 +117,7 @@ def _bench_jets(options: Namespace) -> int:
 
 def _console(**options: bool) -> Console:
     console = Console(**options)  # type: ignore[arg-type]
-    return console if console.is_terminal else Console(**options, width=120)  # type: ignore[arg-type]
+    return console if console.is_terminal else Console(**options, width=130)  # type: ignore[arg-type]
 
 
 def _names(text: str) -> list[str]:
