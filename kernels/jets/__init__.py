@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import triton
@@ -14,6 +16,7 @@ from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.jets.trace import Recognised
+from pinnfuse.kernels.jets import choices, config
 from pinnfuse.kernels.jets.channels import ACTIVATIONS
 from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.network import dense_stack
@@ -78,7 +81,35 @@ def engine(
         raise BackendUnavailable(
             f"backend 'triton': {too_large}. Ask for fewer derivatives at once, or use backend='torch'."
         )
-    return TritonEngine(program, operands, space, outputs, coefficients, plan, precision)
+    build = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
+    device, width = operands[0].device, max(dense_stack(program).widths[1:-1])
+    name = choices.key(width, len(space), precision, device)
+    configuration = choices.read(name)
+    if configuration is None and choices.tunes(device):
+        base = config.launch(width, len(space), precision, loops(space))
+        options = choices.candidates(base, width)
+        configuration = choices.tune(name, options, lambda option: _seconds(build(configuration=option)))
+    return build(configuration=configuration)
+
+
+def _seconds(engine: TritonEngine, count: int = 16384) -> float:
+    """Time of forward and adjoint at random points, the best of five."""
+    like = engine.network.first
+    points = torch.rand(count, engine.stack.widths[0], dtype=like.dtype, device=like.device)
+    gradient = torch.rand(len(engine.outputs_read), count, dtype=like.dtype, device=like.device)
+    times = []
+    for _ in range(6):
+        _synchronize(like.device)
+        start = time.perf_counter()
+        engine.adjoint(points, gradient, [True] * len(engine.operands))
+        _synchronize(like.device)
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def _synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 __all__ = ["TritonEngine", "engine", "obstacle"]
