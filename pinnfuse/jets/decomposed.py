@@ -2,7 +2,7 @@
 
 torch 2.13: `layer_norm` is wrong from the third reverse and the second nested forward derivative on (the parameter
 gradient of a second-order PDE is a third one), `instance_norm` from the second nested forward derivative; `glu` has no
-nested forward derivative.
+nested forward derivative, and the fused attention kernels have neither a second reverse nor a forward one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 
 class Decomposed(TorchFunctionMode):
     """While active, those functions run in their elementary form."""
+
+    def __enter__(self) -> Decomposed:
+        self._plain_attention = sdpa_kernel(SDPBackend.MATH)  # a mode does not see it inside multi_head_attention
+        self._plain_attention.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._plain_attention.__exit__(*error)
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         return _DECOMPOSED.get(func, func)(*args, **(kwargs or {}))

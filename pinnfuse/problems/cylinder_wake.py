@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +142,7 @@ def _read_npz(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: np.asarray(archive[name], dtype=np.float64).ravel() for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"cylinder_wake: {path.name} is not a readable .npz of numbers: {error}.") from None
 
 

@@ -180,7 +180,9 @@ def run_folder(config: RunConfig) -> Path:
 def _make_folder(folder: Path, resume: str | None) -> None:
     """Create it; ValueError if that is impossible, or if it holds another run that would be overwritten."""
     if resume is None and (folder / "config.yaml").exists():
-        raise ValueError(f"--out: {folder} holds a run already. Give another folder, or go on with --resume {folder}.")
+        resumable = any((folder / "checkpoints").glob("*.ckpt"))
+        remedy = f"Give another folder, or {f'go on with --resume {folder}' if resumable else 'delete that one'}."
+        raise ValueError(f"--out: {folder} holds a run already. {remedy}")
     try:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         (folder / ".writable").touch()

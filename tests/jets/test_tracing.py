@@ -65,6 +65,17 @@ def columns(net, x, scale):
     return net.b(torch.tanh(net.a(torch.stack([x[:, 0] * scale, x[:, 1]], 1))))
 
 
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(2, 8), nn.Linear(8, 1)
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, activation="gelu", batch_first=True)
+
+    def forward(self, x):
+        tokens = self.a(x).unsqueeze(1) * torch.arange(1.0, 4.0).view(3, 1)
+        return self.b(self.layer(tokens).mean(1))
+
+
 NETWORKS = {
     "linear_subclass": lambda: nn.Sequential(SinLinear(2, 8), nn.Linear(8, 1)),
     "identity_subclass": lambda: nn.Sequential(SinIdentity(), nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)),
@@ -82,6 +93,7 @@ NETWORKS = {
     "column_times_N": lambda: Net(lambda s, x: columns(s, x, s.p), p=nn.Parameter(torch.rand(11))),
     "bool_mask": lambda: Net(lambda s, x: s.b(torch.tanh(s.a(x) * x[:, [False, True]]))),
     "layer_norm": lambda: nn.Sequential(nn.Linear(2, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 1)),
+    "transformer": Transformer,
     "glu": lambda: Net(lambda s, x: s.b(functional.glu(torch.cat([s.a(x), s.a(x)], 1)))),
 }
 
