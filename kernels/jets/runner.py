@@ -110,7 +110,7 @@ class TritonEngine(JetEngine):
         given = self.stack.tail.given if self.stack.tail is not None else None
         self.tail = None if given is None else closed_form(given, space, self.coefficients)
         on_hopper = config.hopper(self.config, self.width, len(space), self.parts, device)
-        self.hopper = on_hopper and self.head is None
+        self.hopper = on_hopper and self.head is None and not self.looped
         self.chained = self.hopper and config.chained(
             self.config, self.width, self.stack.hidden, self.parts, len(names)
         )
