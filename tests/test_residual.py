@@ -449,3 +449,22 @@ def test_a_scripted_network():
     torch.testing.assert_close(FusedResidualLoss(pde)(scripted, points), FusedResidualLoss(pde)(net, points))
     with pytest.raises(pinnfuse.BackendUnavailable, match="scripted module"):
         FusedResidualLoss(pde, backend="torch")(scripted, points)
+
+
+def test_a_module_in_a_second_place_is_traced_again():
+    class Skipping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.middle, self.last = nn.Linear(2, 5), nn.Linear(5, 5), nn.Linear(5, 1)
+            self.register_module("skip", None)
+
+        def forward(self, x):
+            h = torch.tanh(self.middle(torch.tanh(self.first(x))))
+            return self.last(h if self.skip is None else h + self.skip(h))
+
+    loss_fn, net = FusedResidualLoss(PDE("u", "t x", equations={"heat": "u_t - u_xx"}), backend="torch"), Skipping()
+    before = loss_fn(net, points := torch.rand(9, 2)).item()
+    net.skip = net.middle
+    truth = FusedResidualLoss(loss_fn.pde, backend="autograd")(net, points).item()
+    assert abs(before / truth - 1) > 1e-3
+    assert loss_fn(net, points).item() == pytest.approx(truth, rel=1e-4)

@@ -71,7 +71,8 @@ def fingerprint(net: nn.Module) -> tuple[Any, ...]:
         if "_modules" not in own:  # a ScriptModule, which fx cannot read
             parts.append(id(module))
             continue
-        parts += (id(module), type(module), *own["_modules"])
+        parts += (id(module), type(module))
+        parts += [(k, id(m)) for k, m in own["_modules"].items()]
         parts += [
             (k, v if isinstance(v, _PLAIN) else _frozen(v, 3)) for k, v in own.items() if k not in _MODULE_ATTRIBUTES
         ]
