@@ -84,7 +84,7 @@ def engine(
     build = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
     device, width = operands[0].device, max(dense_stack(program).widths[1:-1])
     name = choices.key(width, len(space), precision, device)
-    configuration = choices.read(name)
+    configuration = choices.known(name)
     if configuration is None and choices.tunes(device):
         base = config.launch(width, len(space), precision, loops(space))
         options = choices.candidates(base, width)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields, replace
@@ -28,6 +29,7 @@ TUNING_SECONDS = 45.0
 """No candidate is started later than this after the first."""
 
 
+@lru_cache(maxsize=128)
 def key(width: int, channels: int, precision: str, device: torch.device) -> str:
     """The shape class: hidden width in steps of 32, and the number of channels."""
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
@@ -45,6 +47,17 @@ def read(name: str) -> Launch | None:
     return None if entry is None else _launch(entry)
 
 
+def known(name: str) -> Launch | None:
+    """`read`, looked up on disk once in a process: every call of a loss asks."""
+    place = (os.environ.get("PINNFUSE_CACHE"), name)
+    if place not in _known:
+        _known[place] = read(name)
+    return _known[place]
+
+
+_known: dict[tuple[str | None, str], Launch | None] = {}
+
+
 def write(name: str, launch: Launch) -> None:
     """Store a choice beside those that are there; other processes see the old file or the new one, never a half."""
     path = cache.cache_folder() / "launches.json"
@@ -53,6 +66,7 @@ def write(name: str, launch: Launch) -> None:
     except OSError:
         entries = {}
     entries[name] = asdict(launch)
+    _known.pop((os.environ.get("PINNFUSE_CACHE"), name), None)
     cache.write(path, json.dumps(entries, indent=1, sort_keys=True))
 
 
