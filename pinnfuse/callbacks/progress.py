@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -40,19 +41,20 @@ class RunProgress(ProgressBar):
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         if not self.console.is_terminal or self.console.quiet:
             return
+        wide = self.console.width >= 110  # 80 columns hold the numbers alone
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
+            *([TextColumn("[bold]{task.description}"), BarColumn(bar_width=None)] if wide else []),
             MofNCompleteColumn(),
             TextColumn("{task.fields[phase]}"),
             TextColumn("loss [cyan]{task.fields[loss]}"),
             TextColumn("rel L2 [green]{task.fields[error]}"),
-            TimeElapsedColumn(),
+            *([TimeElapsedColumn()] if wide else []),
             TimeRemainingColumn(compact=True),
+            TextColumn("left"),
             console=self.console,
             auto_refresh=False,
             transient=True,
-            expand=True,
+            expand=wide,
         )
         self._task = self._bar.add_task(self.title, total=self.total, phase="", loss="-", error="-")
         self._bar.start()
@@ -70,7 +72,7 @@ class RunProgress(ProgressBar):
             self._task,
             completed=trainer.global_step,
             phase=module.schedule.phase.optimizer,
-            loss=f"{module.last_loss:.2e}",
+            loss="-" if math.isnan(module.last_loss) else f"{module.last_loss:.2e}",  # NaN before the first row
             error=errors,
         )
         self._bar.refresh()

@@ -38,7 +38,7 @@ def _parser() -> ArgumentParser:
 
     doctor = ArgumentParser(description="Versions, card, memory, and what will run where and why.")
     doctor.add_argument("--json", action="store_true", help="the same for programs")
-    commands.add_subcommand("doctor", doctor)
+    commands.add_subcommand("doctor", doctor, help="versions, card, memory; which backend runs where, and why")
 
     verify = ArgumentParser(
         description="Every PDE, network and backend against float64 nested autograd; exit status 1 on a failure."
@@ -46,10 +46,10 @@ def _parser() -> ArgumentParser:
     verify.add_argument("--quick", action="store_true", help="fewer points")
     verify.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     verify.add_argument("--json", action="store_true", help="the rows for programs")
-    commands.add_subcommand("verify", verify)
+    commands.add_subcommand("verify", verify, help="every PDE, network and backend against float64")
 
     bench = ArgumentParser(description="Measure speed and memory on this machine.")
-    commands.add_subcommand("bench", bench)
+    commands.add_subcommand("bench", bench, help="time and memory against other engines")
     kinds = bench.add_subcommands()
     jets = ArgumentParser(description="Loss and parameter gradients of residuals, checked before they are timed.")
     jets.add_argument("--cases", type=str, default="navier_stokes,burgers,poisson_10,kdv,plate", help="comma-separated")
@@ -66,7 +66,7 @@ def _parser() -> ArgumentParser:
     jets.add_argument("--seconds", type=float, default=2.0, help="time to spend on each engine of each case")
     jets.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")
     jets.add_argument("--logger", type=str, default=None, help="wandb, or nothing")
-    kinds.add_subcommand("jets", jets)
+    kinds.add_subcommand("jets", jets, help="loss and parameter gradients of residuals")
     return parser
 
 
