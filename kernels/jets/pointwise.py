@@ -57,9 +57,25 @@ def shared_code(
 ) -> tuple[str, ...]:
     temporaries = (sympy.Symbol(f"{prefix}{i}", real=True) for i in range(10**6))
     shared, reduced = sympy.cse(list(expressions), symbols=temporaries, order="canonical")
+    shared, reduced = _numbers_in_place(shared, reduced)
     names = names | {s: s.name for s, _ in shared}
     lines = [f"{s.name} = {triton_code(e, names)}" for s, e in shared]
     return (*lines, *(f"{name} = {triton_code(e, names)}" for name, e in zip(results, reduced, strict=True)))
+
+
+def _numbers_in_place(
+    shared: Sequence[tuple[sympy.Symbol, sympy.Expr]], reduced: Sequence[sympy.Expr]
+) -> tuple[list[tuple[sympy.Symbol, sympy.Expr]], list[sympy.Expr]]:
+    """Temporaries that are numbers put back where they are used: a Python float that has a name is float32 to Triton."""
+    numbers: dict[sympy.Symbol, sympy.Expr] = {}
+    kept = []
+    for symbol, expression in shared:
+        expression = expression.xreplace(numbers)
+        if expression.is_number:
+            numbers[symbol] = expression
+        else:
+            kept.append((symbol, expression))
+    return kept, [expression.xreplace(numbers) for expression in reduced]
 
 
 _CALLS = {
