@@ -66,7 +66,7 @@ def shared_code(
 def _numbers_in_place(
     shared: Sequence[tuple[sympy.Symbol, sympy.Expr]], reduced: Sequence[sympy.Expr]
 ) -> tuple[list[tuple[sympy.Symbol, sympy.Expr]], list[sympy.Expr]]:
-    """Temporaries that are numbers put back where they are used: a Python float that has a name is float32 to Triton."""
+    """Temporaries that are numbers put back in place: a Python float that has a name is float32 to Triton."""
     numbers: dict[sympy.Symbol, sympy.Expr] = {}
     kept = []
     for symbol, expression in shared:

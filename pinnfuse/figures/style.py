@@ -7,11 +7,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import ScalarFormatter
 
 SIGNED, POSITIVE, ERROR = "RdBu_r", "viridis", "magma"  # perceptual; the diverging one is centred on zero

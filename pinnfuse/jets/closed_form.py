@@ -457,8 +457,8 @@ def _weight_gradient(grad: Tensor, x: JetValue) -> Tensor:
     """sum over channels and points of grad^T a, [out, in]."""
     if isinstance(x, AffineJet):
         return torch.addmm(grad[1:].sum(1).t() @ x.rows, grad[0].t(), x.value)
-    k, n, out = grad.shape
-    return grad.reshape(k * n, out).t() @ x.data.reshape(k * n, x.width)
+    # channel by channel: one product over all rows loses a digit in float32 where there are very many
+    return torch.bmm(grad.transpose(1, 2), x.data).sum(0)
 
 
 def _linear_map(x: JetValue, f) -> JetValue:

@@ -4,13 +4,16 @@ To accept one: PINNFUSE_UPDATE_GOLDEN=1 pytest tests/kernels/test_source.py
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import sympy
 
 from pinnfuse.jets.plan import plan
+from pinnfuse.kernels.jets import pointwise
 from pinnfuse.kernels.jets.hopper import generate_hopper
 from pinnfuse.kernels.jets.source import Spec, generate
 
@@ -49,3 +52,14 @@ def test_same_text_in_every_process(root):
         assert done.returncode == 0, done.stderr
         texts.add(done.stdout)
     assert len(texts) == 1
+
+
+def test_numbers_have_no_name():
+    """`e0 = 1.57...` would be float32 to Triton, also in a float64 kernel."""
+    x, y = sympy.symbols("x y", real=True)
+    shared = [sympy.sin(sympy.pi * x / 2) * y, sympy.cos(sympy.pi * x / 2) + sympy.pi * y / 2]
+    lines = pointwise.shared_code(shared, {x: "x", y: "y"}, "e", ("a", "b"))
+    assert any("sin" in line for line in lines)
+    for line in lines:
+        name, value = line.split(" = ")
+        assert re.search(r"[a-z]", value), line
