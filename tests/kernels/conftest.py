@@ -1,13 +1,7 @@
-"""Without a card the kernels run in Triton's interpreter, which must be chosen before Triton is imported."""
-
-import os
-
-import torch
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
+"""Kernels run on the card, or on the CPU in Triton's interpreter (which `tests/conftest.py` chooses)."""
 
 import pytest
+import torch
 
 
 @pytest.fixture(autouse=True)
