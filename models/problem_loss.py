@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -81,6 +81,21 @@ class ProblemLoss(nn.Module):
             terms[name] = loss.detach()
             total = total + weight * loss
         return total, terms
+
+    def linearise(
+        self, net: nn.Module, batch: Mapping[str, Points], parameters: Sequence[Tensor]
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Residuals and Jacobian of all terms, see `FusedResidualLoss.linearise`; their squares add up to the loss."""
+        names, weights, shifts = [INTERIOR, *self.names], [1.0, *self.weights], [None, *self.shifts]
+        for name, weight, shift, term in zip(names, weights, shifts, self._terms(), strict=True):
+            if shift is not None:
+                raise ValueError(
+                    f"the condition {name!r} compares two faces, which has no Jacobian here. Make the network periodic "
+                    "(`periodic` of the problem), or use a method that needs gradients only."
+                )
+            drawn = batch[name]
+            for r, jacobian in term.linearise(net, drawn.points, parameters, drawn.weights, drawn.data):
+                yield r * weight**0.5, jacobian.mul_(weight**0.5)
 
     def _terms(self) -> list[FusedResidualLoss]:
         return [self.interior, *self.conditions]

@@ -82,6 +82,21 @@ def choose(backend: str, net: nn.Module, points: Tensor, space: ChannelSpace, pl
     return _said(Choice("autograd", "nested autograd", f"no closed form: {unknown}; {obstacle}", None), backend)
 
 
+def recognised(net: nn.Module, points: Tensor, caller: str) -> Recognised:
+    """The closed-form program of `net`, for what only closed-form jets can do.
+
+    Raises:
+        BackendUnavailable: it has none, with the reason.
+    """
+    try:
+        return recognise(net, points.shape[1])
+    except NotRecognised as reason:
+        raise BackendUnavailable(
+            f"{caller} needs a network in closed form, and this one has none: {reason}. Use dense layers and known "
+            "activations, or a method that needs gradients only."
+        ) from None
+
+
 def _triton_obstacle(recognised: Recognised | None, points: Tensor, space: ChannelSpace, plan: JetPlan | None) -> str:
     """Why the fused kernel cannot run, "" if it can."""
     if not _triton_installed():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from pinnfuse import backends, checks
 from pinnfuse import precision as precisions
-from pinnfuse.jets import JetEngine, JetPlan, LossTask, Output
-from pinnfuse.jets.engine import bytes_per_point
+from pinnfuse.jets import ClosedFormEngine, JetEngine, JetPlan, LossTask, Output
+from pinnfuse.jets.engine import bytes_per_point, chain_rule
 from pinnfuse.jets.nested import nested_outputs
 from pinnfuse.jets.plan import derivative_plan, evaluate_residuals, plan
 from pinnfuse.jets.space import ChannelSpace
@@ -246,6 +246,42 @@ class FusedResidualLoss(nn.Module):
             plan_, choice = self._choice(net, points)
             outputs = self._outputs(net, points, plan_, choice)
             return evaluate_residuals(plan_, outputs, points, self.constants, self.parameter_values(), columns)
+
+    @torch.no_grad()
+    def linearise(
+        self,
+        net: nn.Module,
+        points: Tensor,
+        parameters: Sequence[Tensor],
+        point_weights: Tensor | None = None,
+        data: Mapping[str, Tensor] | None = None,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        r"""Weighted residuals and their Jacobian, chunk by chunk: (r [M], J [M, n]), with $\sum |r|^2$ the loss.
+
+        A row is $\sqrt{W_e w_{ne} / N}\, r_{ne}$; the columns are the `parameters` one after the other (those of the
+        network and of this module; others get zeros). For Gauss-Newton methods (`pinnfuse.optimizers.GaussNewton`).
+
+        Raises:
+            BackendUnavailable: the network is not recognised (see `explain`): only closed-form jets have this.
+        """
+        caller = "FusedResidualLoss.linearise"
+        net, columns, weights = self._checked(net, points, point_weights, data, caller)
+        count, equations = points.shape[0], len(self.pde.equations)
+        scale = (self.equation_weights.to(points) / count).expand(count, equations)
+        scale = (scale if weights is None else scale * weights.detach()).sqrt()
+        recognised = backends.recognised(net, points, caller)
+        plan_ = plan(self.pde)
+        choice = backends.Choice("torch", "closed form", "the Jacobian of the residuals", recognised)
+        with torch.enable_grad():  # weights may be functions of the parameters
+            engine = self._engine(net, points, plan_, choice)
+            trained = self.parameter_values()
+        assert isinstance(engine, ClosedFormEngine)
+        task = LossTask(plan_, points.detach(), self.constants, trained, columns, self.equation_weights)
+        for rows, r, by_operand, by_trained in engine.linearise(task):
+            tensors = [*engine.operands, *trained.values()]
+            jacobian = chain_rule(tensors, [*by_operand, *by_trained], parameters)
+            weight = scale[rows].reshape(-1)
+            yield r.reshape(-1) * weight, jacobian.flatten(0, 1).mul_(weight[:, None])
 
     def explain(self, net: nn.Module, points: Tensor) -> Explanation:
         """Which backend and path `net` takes on these points, why, with which channels, precision and memory."""

@@ -81,6 +81,29 @@ class Gradients:
         current = self.operands[position]
         self.operands[position] = gradient if current is None else current.add_(gradient)
 
+    def add_weight(self, position: int, grad: Tensor, x: JetValue) -> None:
+        """Of `y = x W^T`, for the gradient [K, n, out] of y."""
+        self.add(position, _weight_gradient(grad, x))
+
+    def add_points(self, position: int, gradient: Tensor, operand: Tensor) -> None:
+        """A gradient [n, width] for each point, of an operand that was broadcast over the points."""
+        self.add(position, _fit(gradient.sum(0), operand))
+
+
+class PointGradients(Gradients):
+    """Gradients that are not summed over the points: [n, *shape of the operand]."""
+
+    def add_weight(self, position: int, grad: Tensor, x: JetValue) -> None:
+        if isinstance(x, DenseJet):
+            self.add(position, grad.permute(1, 2, 0) @ x.data.transpose(0, 1))
+        else:
+            value = grad[0].unsqueeze(2) * x.value.unsqueeze(1)
+            self.add(position, value + grad[1:].permute(1, 2, 0) @ x.rows)
+
+    def add_points(self, position: int, gradient: Tensor, operand: Tensor) -> None:
+        n = len(gradient)
+        self.add(position, gradient.sum_to_size(n, operand.numel()).reshape(n, *operand.shape))
+
 
 @dataclass(frozen=True)
 class _Power:
@@ -271,20 +294,20 @@ class ClosedForm:
             case Affine():
                 weight = operands[op.operands[0]]
                 if gradients.wanted[op.operands[0]]:
-                    gradients.add(op.operands[0], _weight_gradient(grad, x[0]))
+                    gradients.add_weight(op.operands[0], grad, x[0])
                 if len(op.operands) > 1 and gradients.wanted[op.operands[1]]:
-                    gradients.add(op.operands[1], grad[0].sum(0))
+                    gradients.add_points(op.operands[1], grad[0], operands[op.operands[1]])
                 return [(op.inputs[0], grad @ weight)] if need[0] else []
             case Scale():
                 factor = operands[op.operands[0]] if op.operands else op.factor
                 if op.operands and gradients.wanted[op.operands[0]]:
-                    total = sum((g * c).sum(0) for g, c in zip(grad.unbind(0), x[0].channels(), strict=True))
+                    total = sum(g * c for g, c in zip(grad.unbind(0), x[0].channels(), strict=True))
                     assert isinstance(total, Tensor) and isinstance(factor, Tensor)
-                    gradients.add(op.operands[0], _fit(total, factor))
+                    gradients.add_points(op.operands[0], total, factor)
                 return [(op.inputs[0], _fit_width(grad * factor, x[0].width))] if need[0] else []
             case Shift():
                 if op.operands and gradients.wanted[op.operands[0]]:
-                    gradients.add(op.operands[0], _fit(grad[0].sum(0), operands[op.operands[0]]))
+                    gradients.add_points(op.operands[0], grad[0], operands[op.operands[0]])
                 return [(op.inputs[0], _fit_width(grad, x[0].width))] if need[0] else []
             case Select():
                 if not need[0]:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinnfuse.jets.closed_form import Gradients, closed_form
+from pinnfuse.jets.closed_form import Gradients, PointGradients, closed_form
 from pinnfuse.jets.plan import JetPlan, Output, evaluate_residuals
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
@@ -154,6 +154,32 @@ class ClosedFormEngine(ChunkedEngine):
         self._outputs = tuple(outputs)
         self.chunk = chunk_size(program, space, operands[0] if operands else torch.empty(0))
 
+    def linearise(self, task: LossTask) -> Iterator[tuple[slice, Tensor, list[Tensor], list[Tensor]]]:
+        """Chunk by chunk: rows, residuals [n, E], and their derivatives [n, E, *shape] by operands, by trained values.
+
+        For every equation one adjoint that does not sum over the points.
+        """
+        wanted, points = [True] * len(self.operands), task.points
+        for rows in self._chunks(points.shape[0]):
+            outputs, state = self._forward(points[rows], wanted)
+            leaves = [outputs.detach()] + [v.detach().expand(len(points[rows])).clone() for v in task.trained.values()]
+            leaves = [leaf.requires_grad_() for leaf in leaves]
+            data = {name: column[rows] for name, column in task.data.items()}
+            with torch.enable_grad():
+                trained = dict(zip(task.trained, leaves[1:], strict=True))
+                r = evaluate_residuals(task.plan, leaves[0], points[rows], task.constants, trained, data)
+                columns = [
+                    torch.autograd.grad(c.sum(), leaves, retain_graph=True, materialize_grads=True) for c in r.unbind(1)
+                ]
+            found = [PointGradients(wanted) for _ in columns]
+            for gradients, (upstream, *_) in zip(found, columns, strict=True):
+                self._backward(upstream, state, gradients)
+            by_operand = [
+                torch.stack([_or_zeros(g.operands[i], len(r), operand) for g in found], 1)
+                for i, operand in enumerate(self.operands)
+            ]
+            yield rows, r.detach(), by_operand, [torch.stack(c, 1) for c in list(zip(*columns, strict=True))[1:]]
+
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
         out, values, saved = self._jets.forward(points, self._detached)
         return out.data[_positions(self._outputs, points.device)], (out, values, saved)
@@ -163,6 +189,35 @@ class ClosedFormEngine(ChunkedEngine):
         full = torch.zeros_like(out.data)
         full[_positions(self._outputs, gradient.device)] = gradient
         self._jets.adjoint(full, values, saved, self._detached, gradients)
+
+
+def chain_rule(tensors: Sequence[Tensor], derivatives: Sequence[Tensor], parameters: Sequence[Tensor]) -> Tensor:
+    """[n, E, P] by parameters from derivatives [n, E, *shape] by tensors, each a parameter or a function of some."""
+    n, equations = derivatives[0].shape[:2]
+    found: dict[int, Tensor] = {}
+    known = {id(p) for p in parameters}
+
+    def add(parameter: Tensor, part: Tensor) -> None:
+        part = part.reshape(n, equations, -1)
+        found[id(parameter)] = found[id(parameter)] + part if id(parameter) in found else part
+
+    for tensor, derivative in zip(tensors, derivatives, strict=True):
+        if id(tensor) in known:
+            add(tensor, derivative)
+        elif tensor.requires_grad:
+            rows = derivative.reshape(-1, *tensor.shape)
+            parts = torch.autograd.grad(
+                tensor, list(parameters), rows, retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
+            for parameter, part in zip(parameters, parts, strict=True):
+                if part is not None:
+                    add(parameter, part)
+    zero = derivatives[0].new_zeros(1)
+    return torch.cat([found.get(id(p), zero.expand(n, equations, p.numel())) for p in parameters], 2)
+
+
+def _or_zeros(gradient: Tensor | None, points: int, operand: Tensor) -> Tensor:
+    return operand.new_zeros(points, *operand.shape) if gradient is None else gradient
 
 
 @lru_cache(maxsize=256)

@@ -1,5 +1,6 @@
 """Optimisers for PINNs: quasi-Newton methods, first-order methods, and schedules that hand over between them."""
 
+from pinnfuse.optimizers.gauss_newton import GaussNewton
 from pinnfuse.optimizers.lbfgs import LBFGS
 from pinnfuse.optimizers.phased import PhasedOptimizer
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
@@ -12,6 +13,7 @@ __all__ = [
     "LBFGS",
     "SSBFGS",
     "Decay",
+    "GaussNewton",
     "Phase",
     "PhasedOptimizer",
     "QuasiNewton",

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
+from pinnfuse.optimizers.gauss_newton import GaussNewton, Linearise
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
 from pinnfuse.optimizers.registry import build, check
 from pinnfuse.optimizers.schedule import Phase, total_steps
@@ -74,7 +75,7 @@ class PhasedOptimizer(Optimizer):
     def phase_finished(self) -> bool:
         """The present phase has done its steps, or cannot improve further."""
         active = self.active
-        exhausted = isinstance(active, QuasiNewton) and (active.converged or active.stalled)
+        exhausted = isinstance(active, QuasiNewton | GaussNewton) and (active.converged or active.stalled)
         return exhausted or self.phase_step >= self.phase.steps
 
     @property
@@ -84,11 +85,14 @@ class PhasedOptimizer(Optimizer):
 
     def new_objective(self) -> None:
         """Say that the closure's objective changed; see `QuasiNewton.new_objective`."""
-        if isinstance(self.active, QuasiNewton):
+        if isinstance(self.active, QuasiNewton | GaussNewton):
             self.active.new_objective()
 
-    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]  # the closure is not optional here
-        """One step of the present phase; enters the next phase first where that is due. Returns the loss before it."""
+    def step(self, closure: Callable[[], Any], linearise: Linearise | None = None) -> Any:  # type: ignore[override]
+        """One step of the present phase; enters the next phase first where that is due. Returns the loss before it.
+
+        `linearise` is what `GaussNewton` needs beside the loss; other optimisers do not look at it.
+        """
         if self.finished:
             raise RuntimeError(
                 f"PhasedOptimizer: all {len(self.phases)} phases are done after {self.total_step} steps; "
@@ -103,7 +107,8 @@ class PhasedOptimizer(Optimizer):
                 group["lr"].fill_(group["initial_lr"] * factor)
             else:
                 group["lr"] = group["initial_lr"] * factor
-        loss = self.active.step(closure)
+        active = self.active
+        loss = active.step(closure, linearise) if isinstance(active, GaussNewton) else active.step(closure)
         self.position["step"] += 1
         self.position["total"] += 1
         return loss

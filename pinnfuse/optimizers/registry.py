@@ -51,6 +51,12 @@ _ENTRIES = {
     "ssbroyden": _Entry(
         _DENSE, "SSBroyden", "self-scaled Broyden, dense: the most accurate last phase, best in float64", 1.0
     ),
+    "gauss_newton": _Entry(
+        "pinnfuse.optimizers.gauss_newton",
+        "GaussNewton",
+        "Levenberg-Marquardt on the residuals: fewest steps; float64, up to about 10,000 parameters",
+        1.0,
+    ),
 }
 
 

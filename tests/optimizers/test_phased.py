@@ -44,7 +44,7 @@ def train(phases, steps, dtype=torch.float64, resume_at=None, path=None, resampl
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("name", list(available()))
+@pytest.mark.parametrize("name", [n for n in available() if n != "gauss_newton"])  # which needs residuals
 def test_resume_in_the_middle_of_a_phase_continues_bit_for_bit(name, dtype, tmp_path):
     phases = [Phase(name, 40, decay=Decay("cosine", warmup=4))]
     straight, parameters = train(phases, 40, dtype)

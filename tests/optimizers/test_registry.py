@@ -10,11 +10,11 @@ from torch import nn
 from pinnfuse.optimizers import QuasiNewton, available, build, default_lr, known_options
 from tests.optimizers.objectives import closure_of, sine_network
 
-NAMES = list(available())
+NAMES = [name for name in available() if name != "gauss_newton"]  # which needs more than a closure
 
 
 def test_table():
-    assert set(NAMES) == {"adam", "adamw", "soap", "lbfgs", "bfgs", "ssbfgs", "ssbroyden"}
+    assert set(available()) - {"gauss_newton"} == {"adam", "adamw", "soap", "lbfgs", "bfgs", "ssbfgs", "ssbroyden"}
     assert all(text and "\n" not in text for text in available().values())
 
 

@@ -1,0 +1,186 @@
+r"""Gauss-Newton with Levenberg-Marquardt damping, for losses that are sums of squared residuals.
+
+With residuals r(x) in R^M, Jacobian J and loss |r|^2, a step solves
+
+    (J^T J + mu I) d = -J^T r        or, with fewer residuals than parameters,      d = -J^T (J J^T + mu I)^-1 r
+
+by Cholesky in float64. The loss at x + d over the decrease that the linear model predicts, mu |d|^2 - d.J^T r, decides:
+a good step is kept and lowers mu, a bad one raises it and is tried again. For a PINN this is the natural gradient of
+the energy (ENGD), damped.
+
+Sources: Nielsen, Damping parameter in Marquardt's method, IMM-REP-1999-05 (1999); Mueller and Zeinhofer, Achieving high
+accuracy with PINNs via energy natural gradient descent, ICML (2023).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from pinnfuse.optimizers.flat import read_parameters, write_parameters
+
+Linearise = Callable[[], Iterator[tuple[Tensor, Tensor]]]
+"""() -> chunks (r [m], J [m, n]) whose squares add up to the closure's loss; columns in the order of the parameters."""
+
+
+class GaussNewton(Optimizer):
+    """Levenberg-Marquardt. `step(closure, linearise)`; state is 8 n^2 bytes only while a step is solved.
+
+    Args:
+        params: parameters on one device; float64 unless a loss of about 1e-10 is enough.
+        lr: factor of the step, 1 for the method itself.
+        damping: first mu, as a fraction of the largest diagonal entry of J^T J.
+        min_damping: mu is never smaller than this fraction.
+        max_trials: solves with growing mu in one step, >= 1.
+        tolerance_change: a step whose relative decrease of the loss is smaller counts as without progress.
+        patience: successive steps without progress that mean stagnation.
+        max_parameters: refuse more, before the memory runs out.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        *,
+        damping: float = 1e-3,
+        min_damping: float = 1e-18,
+        max_trials: int = 8,
+        tolerance_change: float = 1e-9,
+        patience: int = 20,
+        max_parameters: int = 30_000,
+    ):
+        for name, value in (("lr", lr), ("damping", damping), ("min_damping", min_damping)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"GaussNewton: `{name}` must be positive and finite; got {value!r}.")
+        if max_trials < 1 or patience < 1:
+            raise ValueError(f"GaussNewton: `max_trials`, `patience` must be >= 1; got {max_trials}, {patience}.")
+        options = locals()
+        names = ("lr", "damping", "min_damping", "max_trials", "tolerance_change", "patience")
+        super().__init__(params, {name: options[name] for name in names})
+        n = sum(p.numel() for group in self.param_groups for p in group["params"])
+        if n > max_parameters:
+            raise ValueError(
+                f"GaussNewton: {n} parameters need matrices of {8e-9 * n * n:.1f} GB, more than `max_parameters` = "
+                f"{max_parameters} allows. Raise it, use a smaller network, or use 'lbfgs'."
+            )
+
+    @property
+    def stalled(self) -> bool:
+        """`patience` steps brought nothing."""
+        return self._memory["known"] and self._memory["idle"] >= self.param_groups[0]["patience"]
+
+    @property
+    def converged(self) -> bool:
+        """Never said: a vanishing step shows as stagnation."""
+        return False
+
+    def new_objective(self) -> None:
+        """Say that points or weights may have changed; if so, progress is counted anew. J is new at every step anyway."""
+        self._memory["known"] = False
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any], linearise: Linearise | None = None) -> Tensor:  # type: ignore[override]
+        """One step. Returns the loss before it; the parameters it leaves never have a larger one, nor NaN.
+
+        Args:
+            closure: () -> loss, for trials.
+            linearise: see `Linearise`.
+        """
+        if linearise is None:
+            raise ValueError(
+                "GaussNewton.step: `linearise` must be given, a function that yields residuals and their Jacobian. "
+                "PINN passes it; in your own loop use FusedResidualLoss.linearise."
+            )
+        memory, group = self._memory, self.param_groups[0]
+        params = [p for g in self.param_groups for p in g["params"]]
+        x = read_parameters(params)
+        system = _System(linearise(), len(x))
+        loss = system.loss.item()
+        if not math.isfinite(loss):
+            return system.loss
+        if not abs(loss - memory["loss"]) <= 1e-12 * loss:
+            memory["idle"] = 0
+        memory["known"] = True
+        if memory["mu"] is None:
+            memory["mu"] = group["damping"] * system.largest.item()
+        floor = group["min_damping"] * system.largest.item()
+        gained = 0.0
+        for _ in range(group["max_trials"]):
+            memory["mu"] = max(memory["mu"], floor)
+            step, predicted = system.solve(memory["mu"])
+            trial, ratio = math.nan, -1.0
+            if predicted > 0:
+                write_parameters(params, x.add(step, alpha=group["lr"]))
+                trial = float(closure())
+                ratio = (loss - trial) / predicted
+            if math.isfinite(trial) and trial < loss and ratio > 1e-4:
+                gained = loss - trial
+                memory.update(mu=memory["mu"] * max(0.1, 1 - (2 * ratio - 1) ** 3), growth=2.0)
+                break
+            memory.update(mu=memory["mu"] * memory["growth"], growth=2 * memory["growth"])
+        else:
+            write_parameters(params, x)
+            memory["growth"] = 2.0
+        memory["idle"] = 0 if gained > group["tolerance_change"] * loss else memory["idle"] + 1
+        memory["loss"] = loss - gained
+        return system.loss
+
+    @property
+    def _memory(self) -> dict[str, Any]:
+        memory = self.state[self.param_groups[0]["params"][0]]
+        if not memory:
+            memory.update(mu=None, growth=2.0, idle=0, loss=math.nan, known=False)
+        return memory
+
+
+class _System:
+    """J^T J, J^T r and the loss, or J itself where it has fewer rows than columns."""
+
+    def __init__(self, chunks: Iterator[tuple[Tensor, Tensor]], parameters: int):
+        kept: list[tuple[Tensor, Tensor]] = []
+        self.matrix: Tensor | None = None
+        rows = 0
+        for r, jacobian in chunks:
+            r, jacobian = r.double(), jacobian.double()
+            rows += len(r)
+            if self.matrix is None:
+                kept.append((r, jacobian))
+                if rows >= parameters:  # the smaller system is the one of the parameters
+                    self.matrix = r.new_zeros(parameters, parameters)
+                    self.gradient, self.loss = r.new_zeros(parameters), r.new_zeros(())
+                    for part in kept:
+                        self._add(*part)
+                    kept = []
+            else:
+                self._add(r, jacobian)
+        self.jacobian: Tensor | None = None
+        if self.matrix is None:
+            self.residuals = torch.cat([r for r, _ in kept])
+            self.jacobian = torch.cat([j for _, j in kept])
+            self.matrix = self.jacobian @ self.jacobian.T
+            self.gradient, self.loss = self.residuals @ self.jacobian, self.residuals @ self.residuals
+        self.largest = self.matrix.diagonal().max()
+
+    def _add(self, r: Tensor, jacobian: Tensor) -> None:
+        assert self.matrix is not None
+        self.matrix.addmm_(jacobian.T, jacobian)
+        self.gradient += r @ jacobian
+        self.loss += r @ r
+
+    def solve(self, mu: float) -> tuple[Tensor, float]:
+        """The step [n], and the decrease of the loss that the linear model predicts (NaN where it cannot be solved)."""
+        assert self.matrix is not None
+        damped = self.matrix.clone()
+        damped.diagonal().add_(mu)
+        factor, info = torch.linalg.cholesky_ex(damped)
+        right = self.gradient if self.jacobian is None else self.residuals
+        z = torch.cholesky_solve(right[:, None], factor)[:, 0]
+        step = -z if self.jacobian is None else -(z @ self.jacobian)
+        predicted = mu * (step @ step) - step @ self.gradient
+        return step, torch.where(info == 0, predicted, math.nan).item()
