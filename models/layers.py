@@ -127,23 +127,33 @@ class InputMap(nn.Module):
 
 
 class FourierFeatures(nn.Module):
-    r"""Random Fourier features $[\cos z B, \sin z B]$ with fixed $B_{ij} \sim N(0, \sigma^2)$.
+    r"""Random Fourier features $[\cos z B, \sin z B]$ with fixed $B_{ij} \sim N(0, \sigma_i^2)$.
 
     Source: Tancik et al., arXiv:2006.10739.
 
     Args:
         in_features: width of z.
         out_features: even number of features.
-        scale: sigma; 1 to 10 covers inputs in [-1, 1].
+        scale: sigma; 1 to 10 covers inputs in [-1, 1]. A sequence holds one for each column of z, for solutions that
+            vary much faster in one direction than in another.
+
+    Raises:
+        ValueError: `out_features` is odd or not positive, or a sequence does not hold one scale per column.
     """
 
     frequencies: Tensor
 
-    def __init__(self, in_features: int, out_features: int, scale: float = 1.0):
+    def __init__(self, in_features: int, out_features: int, scale: float | Sequence[float] = 1.0):
         super().__init__()
         if out_features < 2 or out_features % 2:
             raise ValueError(f"FourierFeatures: `out_features` must be even and positive; got {out_features}")
-        self.register_buffer("frequencies", scale * torch.randn(in_features, out_features // 2))
+        scales = [float(scale)] * in_features if isinstance(scale, (int, float)) else list(scale)
+        if len(scales) != in_features:
+            raise ValueError(
+                f"FourierFeatures: `scale` must be one number or one for each of {in_features} inputs (bounded columns "
+                f"first, then cosine and sine of each periodic one); got {scales}"
+            )
+        self.register_buffer("frequencies", torch.tensor(scales)[:, None] * torch.randn(in_features, out_features // 2))
         self.out_features = out_features
 
     def forward(self, z: Tensor) -> Tensor:
@@ -161,7 +171,7 @@ class Embedding(nn.Sequential):
         periods: Mapping[int, float] | None = None,
         harmonics: int = 1,
         fourier_features: int = 0,
-        fourier_scale: float = 1.0,
+        fourier_scale: float | Sequence[float] = 1.0,
     ):
         super().__init__()
         if bounds is not None and len(bounds) != in_features:

@@ -30,7 +30,8 @@ class MLP(nn.Module):
         activation: tanh, sin, silu, gelu, softplus or sigmoid.
         residual: skip connections around hidden layers.
         fourier_features: number of random Fourier features (even); 0 for none.
-        fourier_scale: standard deviation of their frequencies, for inputs in [-1, 1].
+        fourier_scale: standard deviation of their frequencies, for inputs in [-1, 1]; or one for each input, those of the
+            bounded coordinates first, then cosine and sine of each periodic one.
         harmonics: cosine and sine pairs of each periodic coordinate.
         weight_factorisation: random weight factorisation of every layer.
         bounds: interval of each coordinate, mapped to [-1, 1]; None leaves inputs as they are.
@@ -48,7 +49,7 @@ class MLP(nn.Module):
         activation: str = "tanh",
         residual: bool = False,
         fourier_features: int = 0,
-        fourier_scale: float = 1.0,
+        fourier_scale: float | Sequence[float] = 1.0,
         harmonics: int = 1,
         weight_factorisation: bool = False,
         bounds: Sequence[tuple[float, float]] | None = None,
@@ -88,7 +89,7 @@ class ModifiedMLP(nn.Module):
         depth: int = 4,
         activation: str = "tanh",
         fourier_features: int = 0,
-        fourier_scale: float = 1.0,
+        fourier_scale: float | Sequence[float] = 1.0,
         harmonics: int = 1,
         weight_factorisation: bool = False,
         bounds: Sequence[tuple[float, float]] | None = None,

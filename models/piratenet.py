@@ -46,7 +46,7 @@ class PirateNet(nn.Module):
         width: int = 64,
         depth: int = 2,
         activation: str = "tanh",
-        fourier_scale: float = 1.0,
+        fourier_scale: float | Sequence[float] = 1.0,
         harmonics: int = 1,
         weight_factorisation: bool = True,
         bounds: Sequence[tuple[float, float]] | None = None,

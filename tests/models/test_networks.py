@@ -7,6 +7,7 @@ from torch import fx
 
 from pinnfuse import FusedResidualLoss, derivatives, models
 from pinnfuse.models import MLP, InputMap, OutputTransform
+from pinnfuse.models.layers import FourierFeatures
 from pinnfuse.pde import PDE
 
 BOUNDS = [(0.0, 2.0), (-1.0, 3.0)]
@@ -127,3 +128,11 @@ def test_mistakes_are_named(call, message):
     with pytest.raises(ValueError) as caught:
         call()
     assert message in str(caught.value)
+
+
+def test_fourier_frequencies_by_column():
+    torch.manual_seed(0)
+    frequencies = FourierFeatures(2, 4000, [30.0, 0.5]).frequencies
+    assert frequencies.std(dim=1).tolist() == pytest.approx([30.0, 0.5], rel=0.05)
+    with pytest.raises(ValueError, match=r"one for each of 2 inputs .* got \[1.0\]"):
+        FourierFeatures(2, 8, [1.0])
