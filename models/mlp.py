@@ -30,8 +30,8 @@ class MLP(nn.Module):
         activation: tanh, sin, silu, gelu, softplus or sigmoid.
         residual: skip connections around hidden layers.
         fourier_features: number of random Fourier features (even); 0 for none.
-        fourier_scale: standard deviation of their frequencies, for inputs in [-1, 1]; or one for each input, those of the
-            bounded coordinates first, then cosine and sine of each periodic one.
+        fourier_scale: standard deviation of their frequencies, for inputs in [-1, 1]; or one for each input, bounded
+            coordinates first, then cosine and sine of each periodic one.
         harmonics: cosine and sine pairs of each periodic coordinate.
         weight_factorisation: random weight factorisation of every layer.
         bounds: interval of each coordinate, mapped to [-1, 1]; None leaves inputs as they are.
