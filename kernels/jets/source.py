@@ -184,7 +184,7 @@ def _slot(k: int, block: str = "nb") -> str:
     return f"({k} * tiles + tile) * NB + {block}"
 
 
-def _store(count: int, name: str, pointer: str) -> list[str]:
+def store_block(count: int, name: str, pointer: str) -> list[str]:
     """Store one block of every channel."""
     values = [f"{name}{k}" for k in range(count)]
     largest = ", ".join(f"m{k}" for k in range(count))
@@ -248,7 +248,7 @@ def _input(spec: Spec) -> str:
         *weights,
         *z,
         *_activate(spec),
-        *_store(len(space), "a", "a"),
+        *store_block(len(space), "a", "a"),
     ]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
@@ -270,7 +270,7 @@ def input_kernel(
 def _given(spec: Spec) -> str:
     count = len(spec.space)
     z = [f"z{k} = tl.load(g_ptr + {k} * channel + offset)" for k in range(count)]
-    body = [*tile(spec.space), *load_coefficients(spec.space), *z, *_activate(spec), *_store(count, "a", "a")]
+    body = [*tile(spec.space), *load_coefficients(spec.space), *z, *_activate(spec), *store_block(count, "a", "a")]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def given_kernel(
@@ -321,7 +321,7 @@ def _forward(spec: Spec) -> str:
         *_products(count, "z", "i", transposed=False),
         "z0 += tl.load(b_ptr + h)[None, :]",
         *_activate(spec),
-        *_store(count, "a", "a"),
+        *store_block(count, "a", "a"),
     ]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
@@ -362,7 +362,7 @@ def _dense_sweep(spec: Spec, by_channel: dict[int, list[tuple[int, int]]]) -> tu
                 slopes[k].append(f"gu{f} {'+=' if f in seen else '='} v{j}[:, None] * a{k}")
                 seen.add(f)
         lines += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, slopes))]
-    return [*lines, *_store(count, "y", "z")], _first_layer(space)
+    return [*lines, *store_block(count, "y", "z")], _first_layer(space)
 
 
 def load_channel(k: int) -> str:
@@ -523,7 +523,7 @@ def _backward(spec: Spec) -> str:
     body = [*tile(space), *load_coefficients(space), *_products(count, "b", "i", transposed=True)]
     for i in range(len(spec.activations)):
         body += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, _slopes(spec, i)))]
-    body += ["if not FIRST:", *(f"    {line}" for line in _store(count, "y", "z"))]
+    body += ["if not FIRST:", *(f"    {line}" for line in store_block(count, "y", "z"))]
     body += ["pb = part_ptr + tile.to(tl.int64) * columns", "if FIRST:"]
     body += [*(f"    {line}" for line in load_points(d)), *_first_layer(space)]
     return f"""
