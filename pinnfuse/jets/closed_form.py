@@ -87,7 +87,7 @@ class Gradients:
 
     def add_points(self, position: int, gradient: Tensor, operand: Tensor) -> None:
         """A gradient [n, width] for each point, of an operand that was broadcast over the points."""
-        self.add(position, _fit(gradient.sum(0), operand))
+        self.add(position, fit(gradient.sum(0), operand))
 
 
 class PointGradients(Gradients):
@@ -146,13 +146,13 @@ class ClosedForm:
     def forward(self, points: Tensor, operands: Sequence[Tensor]) -> tuple[DenseJet, list[JetValue], dict[int, _Saved]]:
         """Jet of the output, and what the adjoint needs."""
         saved: dict[int, _Saved] = {}
-        values: list[JetValue] = [self._input(points)]
+        values: list[JetValue] = [self.coordinates(points)]
         known = self._passive_values(points, values[0])
         for i, op in enumerate(self.program.operations):
             if self._passive[i + 1]:
                 values.append(known.get(i + 1, values[0]))  # never read where it is not known
             else:
-                values.append(self._forward(i, op, [values[j] for j in op.inputs], operands, saved))
+                values.append(self.apply(i, op, [values[j] for j in op.inputs], operands, saved))
         last = values[-1]
         if isinstance(last, AffineJet):
             last = DenseJet(torch.stack([c.expand_as(last.value) for c in last.channels()]))
@@ -176,7 +176,7 @@ class ClosedForm:
                 continue
             inputs = [values[j] for j in op.inputs]
             need = [active[j] for j in op.inputs]
-            for j, g in self._adjoint(i, op, grad, inputs, need, operands, saved, gradients):
+            for j, g in self.pull_back(i, op, grad, inputs, need, operands, saved, gradients):
                 pending[j] = g if j not in pending else pending[j] + g
 
     def _passive_values(self, points: Tensor, coordinates: JetValue) -> dict[int, JetValue]:
@@ -196,7 +196,7 @@ class ClosedForm:
         values: dict[int, JetValue] = {0: coordinates}
         for i, op in enumerate(self.program.operations):
             if self._passive[i + 1]:
-                values[i + 1] = self._forward(i, op, [values[j] for j in op.inputs], (), {})
+                values[i + 1] = self.apply(i, op, [values[j] for j in op.inputs], (), {})
         read = {j for i, op in enumerate(self.program.operations) if not self._passive[i + 1] for j in op.inputs}
         read.add(len(self.program.operations))
         result = {j: value for j, value in values.items() if j in read}
@@ -214,7 +214,7 @@ class ClosedForm:
             active.append(any(active[j] for j in op.inputs) or any(wanted[o] for o in op.operands))
         return active
 
-    def _input(self, points: Tensor) -> AffineJet:
+    def coordinates(self, points: Tensor) -> AffineJet:
         rows = points.new_zeros(self.channels - 1, points.shape[1])
         for k, seed in enumerate(self._seeds):
             for coordinate, coefficient in seed:
@@ -223,7 +223,7 @@ class ClosedForm:
 
     # -- forward -------------------------------------------------------------------------------------------------
 
-    def _forward(
+    def apply(
         self, i: int, op: Operation, x: list[JetValue], operands: Sequence[Tensor], saved: dict[int, _Saved]
     ) -> JetValue:
         match op:
@@ -238,7 +238,7 @@ class ClosedForm:
                 amount = operands[op.operands[0]] if op.operands else op.amount
                 return _shift(x[0], amount, self.program.widths[i + 1])
             case Select():
-                return _linear_map(x[0], lambda t: t[..., _columns(op.columns)])
+                return _linear_map(x[0], lambda t: _select(t, op.columns))
             case Concatenate():
                 return _combine(x, lambda parts: torch.cat(parts, -1), joins_columns=True)
             case Add():
@@ -278,7 +278,7 @@ class ClosedForm:
 
     # -- adjoint -------------------------------------------------------------------------------------------------
 
-    def _adjoint(
+    def pull_back(
         self,
         i: int,
         op: Operation,
@@ -313,8 +313,7 @@ class ClosedForm:
                 if not need[0]:
                     return []
                 back = grad.new_zeros(*grad.shape[:-1], x[0].width)
-                index = torch.tensor(op.columns, device=grad.device)
-                return [(op.inputs[0], back.index_add_(-1, index, grad))]
+                return [(op.inputs[0], back.index_add_(-1, _index(op.columns, grad.device), grad))]
             case Concatenate():
                 parts = grad.split([v.width for v in x], -1)
                 return [(j, g) for j, g, n in zip(op.inputs, parts, need, strict=True) if n]
@@ -499,21 +498,29 @@ def _shift(x: JetValue, amount: Tensor | float, width: int) -> JetValue:
 def _combine(x: Sequence[JetValue], f, joins_columns: bool = False) -> JetValue:
     if all(isinstance(v, AffineJet) for v in x):
         return AffineJet(f([v.value for v in x]), f([v.rows for v in x]))  # type: ignore[union-attr]
-    return DenseJet(f([_dense(v) for v in x]))
+    return DenseJet(f([dense(v) for v in x]))
 
 
-def _dense(x: JetValue) -> Tensor:
+def dense(x: JetValue) -> Tensor:
     if isinstance(x, DenseJet):
         return x.data
     return torch.cat([x.value.unsqueeze(0), x.rows.unsqueeze(1).expand(-1, *x.value.shape)])
 
 
-def _columns(columns: tuple[int, ...]) -> slice | list[int]:
+def _select(t: Tensor, columns: tuple[int, ...]) -> Tensor:
     start, stop = columns[0], columns[-1] + 1
-    return slice(start, stop) if columns == tuple(range(start, stop)) else list(columns)
+    if columns == tuple(range(start, stop)):
+        return t[..., start:stop]
+    return t.index_select(-1, _index(columns, t.device))
 
 
-def _fit(gradient: Tensor, operand: Tensor) -> Tensor:
+@lru_cache(maxsize=256)
+def _index(columns: tuple[int, ...], device: torch.device) -> Tensor:
+    """Copied to a device once: a CUDA graph cannot hold a copy from the host."""
+    return torch.tensor(columns, device=device)
+
+
+def fit(gradient: Tensor, operand: Tensor) -> Tensor:
     """Sum a gradient [width] to the shape of the operand that was broadcast."""
     return (
         gradient.sum_to_size(operand.shape) if operand.dim() <= 1 else gradient.unsqueeze(0).sum_to_size(operand.shape)

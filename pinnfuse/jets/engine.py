@@ -182,12 +182,12 @@ class ClosedFormEngine(ChunkedEngine):
 
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
         out, values, saved = self._jets.forward(points, self._detached)
-        return out.data[_positions(self._outputs, points.device)], (out, values, saved)
+        return out.data[positions(self._outputs, points.device)], (out, values, saved)
 
     def _backward(self, gradient: Tensor, state: Any, gradients: Gradients) -> None:
         out, values, saved = state
         full = torch.zeros_like(out.data)
-        full[_positions(self._outputs, gradient.device)] = gradient
+        full[positions(self._outputs, gradient.device)] = gradient
         self._jets.adjoint(full, values, saved, self._detached, gradients)
 
 
@@ -221,7 +221,7 @@ def _or_zeros(gradient: Tensor | None, points: int, operand: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def _positions(outputs: tuple[Output, ...], device: torch.device) -> tuple[Tensor, slice, Tensor]:
+def positions(outputs: tuple[Output, ...], device: torch.device) -> tuple[Tensor, slice, Tensor]:
     """Index of the outputs in a jet [K, n, width]; copied to a device once."""
     index = torch.tensor([[o.channel, o.column] for o in outputs], device=device)
     return index[:, 0], slice(None), index[:, 1]
