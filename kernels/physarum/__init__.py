@@ -1,0 +1,94 @@
+"""Physarum's stages in Triton, with the interface of `simulation/physarum/stages.py`; the agents' stages in one launch.
+
+Floating-point contraction is off: every product and sum rounds once, as in torch, so both give the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+
+from pinnfuse.kernels.launching import launch
+from pinnfuse.kernels.physarum.agents import agent_sense_and_update_kernel, pheromone_deposit_kernel
+from pinnfuse.kernels.physarum.field import diffuse_and_decay_kernel
+
+MODES = {"count": 1, "two-stage": 2, "float": 3}
+OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
+
+
+def obstacle(device: torch.device) -> str:
+    """Why the kernels cannot run on a device, "" if they can."""
+    if device.type != "cuda" and not (triton.knobs.runtime.interpret and os.environ.get("PINNFUSE_INTERPRET") == "1"):
+        return f"Triton needs a CUDA card, and the simulation is on {device}"
+    return ""
+
+
+def agents(c: Any, deposits: bool = True) -> None:
+    """Sense, steer and move, and deposit unless told not to, in one launch."""
+    _agents(c, c.x, sense=True, move=True, deposit=MODES[c.deposits] if deposits else 0)
+
+
+def sense(c: Any) -> Tensor:
+    """What each agent reads to its left, ahead and to its right, [3, A]."""
+    sensed = torch.empty((3, len(c.x)), dtype=torch.float32, device=c.x.device)
+    _agents(c, sensed, sense=True, move=False, deposit=0)
+    return sensed
+
+
+def steer_and_move(c: Any, sensed: Tensor) -> None:
+    """New headings and positions from what was sensed."""
+    _agents(c, sensed.contiguous(), sense=False, move=True, deposit=0)
+
+
+def deposit(c: Any) -> None:
+    """Each agent's deposit where it stands."""
+    block = _block(len(c.x), crowded=c.deposits == "two-stage")
+    constants = {"SPECIES": c.species, "DEPOSIT": MODES[c.deposits], "BLOCK": block}
+    args = (c.trails[c.now], c.x, c.y, c.kind, c.reals, len(c.x), *c.shape, c.first, c.rows)
+    launch(pheromone_deposit_kernel, (triton.cdiv(len(c.x), block),), args, constants, **OPTIONS)
+
+
+def diffuse_and_decay(c: Any) -> None:
+    """The field after a step; clears the other trail and advances the clock."""
+    rows, width = c.rows, c.shape[1]
+    block, lines = field_tile(rows, width)
+    constants = {"SPECIES": c.species, "TORUS": c.torus, "COUNT": c.deposits != "float", "FOOD": c.food is not None}
+    constants |= {"OBSTACLES": c.obstacles is not None, "ROWS": lines, "BLOCK": block}
+    constants["ALIGNED"] = width % 16 == 0
+    new = c.fields[1 - c.now]
+    none = c.clock  # stands in for a map that is not there
+    args = (c.fields[c.now], c.trails[c.now], new, c.trails[1 - c.now], _or(c.food, none), _or(c.obstacles, none))
+    grid = (triton.cdiv(width, block), triton.cdiv(rows, lines), c.species)
+    launch(diffuse_and_decay_kernel, grid, (*args, c.reals, c.clock, rows, width), constants, **OPTIONS)
+
+
+def field_tile(rows: int, width: int) -> tuple[int, int]:
+    """Columns and rows of a program of the field kernel: small where there are few cells, to keep all cores busy."""
+    block = min(256, max(32, triton.next_power_of_2(width)))
+    return (block, 8) if rows * width >= 1 << 21 else (min(block, 128), 2)
+
+
+def _agents(c: Any, sensed: Tensor, *, sense: bool, move: bool, deposit: int) -> None:
+    count = len(c.x)
+    block = _block(count, crowded=deposit == MODES["two-stage"])
+    constants = {"SPECIES": c.species, "TORUS": c.torus, "BILINEAR": c.bilinear, "OBSTACLES": c.obstacles is not None}
+    constants |= {"SENSE": sense, "MOVE": move, "DEPOSIT": deposit, "BLOCK": block}
+    args = (c.fields[c.now], c.x, c.y, c.heading, c.identity, c.kind, c.integers, c.reals, c.clock)
+    args += (_or(c.obstacles, c.clock), sensed, c.trails[c.now], count, *c.shape, c.first, c.rows)
+    launch(agent_sense_and_update_kernel, (triton.cdiv(count, block),), args, constants, **OPTIONS)
+
+
+def _block(count: int, crowded: bool) -> int:
+    """Agents of a program: few for small colonies, so that all cores have work; many share a block's sums."""
+    return 128 if count < 1 << 16 else 512 if crowded else 256
+
+
+def _or(tensor: Tensor | None, stand_in: Tensor) -> Tensor:
+    return stand_in if tensor is None else tensor
+
+
+__all__ = ["agents", "deposit", "diffuse_and_decay", "obstacle", "sense", "steer_and_move"]

@@ -1,0 +1,5 @@
+"""Simulators on grids."""
+
+from pinnfuse.simulation.physarum import Physarum
+
+__all__ = ["Physarum"]

@@ -1,0 +1,126 @@
+"""The parameters of a colony: checked numbers that become two small tensors, which a run reads anew at every step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from pinnfuse.errors import nearest
+from pinnfuse.simulation.physarum.fixed import CELL, TURN
+
+INTEGERS = ("sensor_distance", "speed", "sensor_angle", "turn_angle", "jitter", "steering", "ties")
+"""Columns of the integer table [species, 7], in the units of `fixed`."""
+REALS = ("deposit", "keep", "diffusion", "food")
+"""First columns of the real table [species, 4 + species]; the row of the attraction matrix follows."""
+STEERING = ("jones", "argmax")
+TIES = ("straight", "random")
+
+Value = float | Sequence[float]
+
+
+@dataclass
+class Parameters:
+    """What agents and field do; a number, or one per species.
+
+    A step: sense the field ahead, and to the left and right; turn; move; deposit; then
+
+        f <- (1 - decay) (f* + diffusion (mean of f* over 3 x 3 cells - f*)),   f* = f + deposits + food x food map
+
+    Source: Jones, Characteristics of pattern formation and evolution in approximations of Physarum transport networks,
+    Artificial Life 16 (2010).
+    """
+
+    sensor_distance: Value = 9.0
+    """[cells], up to the shorter side of the field"""
+    sensor_angle: Value = 45.0
+    """[degrees] between the outer sensors and the heading"""
+    turn_angle: Value = 45.0
+    """[degrees] turned at once"""
+    speed: Value = 1.0
+    """[cells per step], up to the shorter side of the field"""
+    jitter: Value = 0.0
+    """[degrees] each heading changes by a uniform random angle of at most this, every step"""
+    deposit: Value = 1.0
+    """left in the cell by each agent, every step"""
+    decay: Value = 0.1
+    """[0..1] share of the field lost in a step"""
+    diffusion: Value = 1.0
+    """[0..1] share of the 3 x 3 mean in the field after a step"""
+    food: Value = 1.0
+    """times the food map, added to the field every step"""
+    steering: str = "jones"
+    """"jones": straight where the middle is highest, a random side where it is lowest, else the higher side.
+    "argmax": towards the highest of the three."""
+    ties: str = "straight"
+    """for "argmax": "straight" where the middle is among the highest, or a "random" one of the highest"""
+
+
+_BOUNDS = {
+    "sensor_distance": math.inf,
+    "speed": math.inf,
+    "sensor_angle": 360.0,
+    "turn_angle": 360.0,
+    "jitter": 180.0,
+    "deposit": math.inf,
+    "decay": 1.0,
+    "diffusion": 1.0,
+    "food": math.inf,
+}
+
+
+def changed(parameters: Parameters, changes: dict[str, object]) -> Parameters:
+    """A copy with other values.
+
+    Raises:
+        ValueError: a name that is no parameter.
+    """
+    known = {f.name: getattr(parameters, f.name) for f in fields(parameters)}
+    for name in changes:
+        if name not in known:
+            raise ValueError(f"Physarum: unknown parameter {name!r}. {nearest(name, known)}")
+    return Parameters(**(known | changes))
+
+
+def tables(parameters: Parameters, attraction: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """The integer table int32 [S, 7] and the real table float64 [S, 4 + S], on the CPU.
+
+    Raises:
+        ValueError: a value that is negative, not finite, beyond its bound, or of the wrong count.
+    """
+    species = len(attraction)
+    columns = {name: _column(name, getattr(parameters, name), species) for name in _BOUNDS}
+    for name in ("sensor_distance", "speed"):
+        if max(columns[name]) > min(shape):
+            raise ValueError(
+                f"Physarum: `{name}` must be at most the shorter side of the field, {min(shape)} cells; got "
+                f"{max(columns[name]):g}. Use a larger field or a smaller {name}."
+            )
+    units: dict[str, list[int]] = {}
+    for name in ("sensor_distance", "speed"):
+        units[name] = [round(v * CELL) for v in columns[name]]
+    for name in ("sensor_angle", "turn_angle", "jitter"):
+        units[name] = [round(v * TURN / 360) for v in columns[name]]
+    for name, known in (("steering", STEERING), ("ties", TIES)):
+        value = getattr(parameters, name)
+        if value not in known:
+            raise ValueError(f"Physarum: unknown `{name}`; got {value!r}. {nearest(str(value), known)}")
+        units[name] = [known.index(value)] * species
+    columns["keep"] = [1 - v for v in columns["decay"]]
+    integers = torch.tensor([units[name] for name in INTEGERS], dtype=torch.int32).T.contiguous()
+    reals = torch.tensor([columns[name] for name in REALS], dtype=torch.float64).T
+    return integers, torch.cat([reals, attraction.double().cpu()], dim=1).contiguous()
+
+
+def _column(name: str, value: Value, species: int) -> list[float]:
+    found = [value] * species if isinstance(value, int | float) else list(value)
+    if len(found) != species:
+        raise ValueError(f"Physarum: `{name}` must be a number or one per species, {species}; got {len(found)} values.")
+    for v in found:
+        if isinstance(v, bool) or not isinstance(v, int | float) or not 0 <= v <= _BOUNDS[name] or math.isinf(v):
+            bound = f"in [0, {_BOUNDS[name]:g}]" if math.isfinite(_BOUNDS[name]) else "finite and >= 0"
+            raise ValueError(f"Physarum: `{name}` must be {bound}; got {v!r}. Check where the number comes from.")
+    return [float(v) for v in found]
