@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,10 @@ class Points(NamedTuple):
     weights: Tensor | None = None
 
 
-Batch = dict[str, Points]
+class Batch(dict[str, Points]):
+    """{"interior" or condition: its points}; a batch knows the stream that it comes from, if any."""
+
+    stream: CollocationStream | None = None
 
 
 class CollocationDataModule(LightningDataModule):
@@ -68,13 +71,20 @@ class CollocationDataModule(LightningDataModule):
     def draw(self, index: int, rank: int = 0, device: torch.device | str = "cpu") -> Batch:
         """The points of the draw with that index, on `device`."""
         generator = torch.Generator(device)
-        generator.manual_seed(
-            int(np.random.SeedSequence([self.seed, rank, index]).generate_state(1, np.uint64)[0] >> 1)
-        )
+        generator.manual_seed(self.seed_of(index, rank))
+        return self.sample(generator)
+
+    def seed_of(self, index: int, rank: int = 0) -> int:
+        """Seed of the generator of a draw."""
+        return int(np.random.SeedSequence([self.seed, rank, index]).generate_state(1, np.uint64)[0] >> 1)
+
+    def sample(self, generator: torch.Generator) -> Batch:
+        """Points of every term from the generator, on its device."""
+        device = generator.device
         how = {"generator": generator, "device": device, "dtype": self.dtype, "method": self.training.sampler}
         names = self.problem.pde.coordinates
         inside = self.problem.domain.sample(self.training.interior, **how)
-        batch = {INTERIOR: Points(inside, None, point_weights(self.problem.weighting, names, inside))}
+        batch = Batch({INTERIOR: Points(inside, None, point_weights(self.problem.weighting, names, inside))})
         for condition in self.conditions:
             points, data = condition.sample(self.training.boundary, **how)
             batch[condition.name] = Points(points, data, point_weights(condition.weighting, names, points))
@@ -83,7 +93,7 @@ class CollocationDataModule(LightningDataModule):
     def train_dataloader(self) -> CollocationStream:
         trainer = self.trainer
         rank, device = (trainer.global_rank, trainer.strategy.root_device) if trainer else (0, torch.device("cpu"))
-        return CollocationStream(lambda index: self.draw(index, rank, device), self.steps, self.training.resample_every)
+        return CollocationStream(self, rank, device)
 
     def val_dataloader(self) -> DataLoader:
         """The reference: batches (points [N, d], fields [N, m]), NaN where the reference is masked."""
@@ -105,23 +115,49 @@ class CollocationDataModule(LightningDataModule):
 
 
 class CollocationStream:
-    """One batch for each step, and the position in it for Lightning's checkpoint."""
+    """One batch for each `inner_steps` steps, and the position in it for Lightning's checkpoint."""
 
-    def __init__(self, draw: Callable[[int], Batch], steps: int, resample_every: int):
-        self.draw, self.steps, self.resample_every = draw, steps, resample_every
+    def __init__(self, data: CollocationDataModule, rank: int, device: torch.device):
+        self.data, self.rank, self.device = data, rank, device
+        self.generator = torch.Generator(device)
+        """For points that are drawn inside a captured step, see `seed`."""
         self._step = 0
+        self._drawn: tuple[int, Batch] = (-1, Batch())
+
+    @property
+    def changes_every_step(self) -> bool:
+        """Every step has points of its own."""
+        return self.data.training.resample_every == 1
 
     def __len__(self) -> int:
-        return self.steps
+        return self.data.steps
 
     def __iter__(self) -> Iterator[Batch]:
-        drawn, batch = -1, {}
-        while self._step < self.steps:
-            index = self._step // self.resample_every if self.resample_every else 0
-            if index != drawn:
-                drawn, batch = index, self.draw(index)
+        while self._step < self.data.steps:
             self._step += 1
-            yield batch
+            yield self.at((self._step - 1) * self.data.training.inner_steps)
+
+    def index(self, step: int) -> int:
+        """Which draw a step uses."""
+        every = self.data.training.resample_every
+        return step // every if every else 0
+
+    def at(self, step: int) -> Batch:
+        """The batch of a step; the same object as long as it is the same draw."""
+        index = self.index(step)
+        if index != self._drawn[0]:
+            batch = self.data.draw(index, self.rank, self.device)
+            batch.stream = self
+            self._drawn = (index, batch)
+        return self._drawn[1]
+
+    def seed(self, step: int) -> None:
+        """Set `generator` so that `sample` draws the batch of that step."""
+        self.generator.manual_seed(self.data.seed_of(self.index(step), self.rank))
+
+    def sample(self) -> Batch:
+        """The batch from `generator`; a captured step draws it anew at every replay."""
+        return self.data.sample(self.generator)
 
     def state_dict(self) -> dict[str, int]:
         return {"step": self._step}

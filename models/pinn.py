@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from pinnfuse.metrics import RelativeL2
-from pinnfuse.models.problem_loss import Points, ProblemLoss
+from pinnfuse.datamodules.collocation import Batch
+from pinnfuse.models.problem_loss import INTERIOR, Points, ProblemLoss
 from pinnfuse.models.registry import for_problem
+from pinnfuse.models.stepping import Stepper
 from pinnfuse.optimizers import PhasedOptimizer
 from pinnfuse.problems import Problem, TrainingSpec
 
@@ -78,8 +81,10 @@ class PINN(LightningModule):
         self.rel_l2: dict[str, float] = {}
         self.last_loss = math.nan
         self.phase_starts: list[tuple[int, str]] = []  # (steps done before it, optimiser)
-        self.last_batch: dict[str, Points] = {}
-        self._recent: list[tuple[int, Tensor, dict[str, Tensor]]] = []
+        self.row_written = False
+        """The last training step wrote a row of losses: a moment to look, save or stop."""
+        self._stepper: Stepper | None = None
+        self._recent: list[tuple[int, Tensor]] = []  # (step, [loss, *terms])
 
     def forward(self, points: Tensor) -> Tensor:
         """Fields [N, m] at points [N, d]."""
@@ -103,43 +108,53 @@ class PINN(LightningModule):
         assert isinstance(optimizer, PhasedOptimizer)
         return optimizer
 
-    def training_step(self, batch: dict[str, Points], batch_idx: int) -> None:
-        optimizer: Any = self.optimizers()  # PhasedOptimizer in the wrapper that counts steps
-        if batch is not self.last_batch:
-            optimizer.new_objective()
-            self.last_batch = batch
-        first = not self._recent and self.global_step == 0
-        if first:
-            self.loss.check_finite(True)
-        terms: dict[str, Tensor] = {}
-
-        def closure() -> Tensor:
-            nonlocal terms
-            optimizer.zero_grad()
-            loss, terms = self.loss(self.net, batch)
-            self.manual_backward(loss)
-            return loss.detach()
-
-        loss = optimizer.step(closure)
-        if first:
-            self.loss.check_finite(False)
-        if len(self.phase_starts) <= optimizer.phase_index:
-            self.phase_starts.append((self.global_step - 1, optimizer.phase.optimizer))
-        self._recent.append((self.global_step, loss, terms))
-        if self.global_step % self.log_every == 0 or first:
-            self.log_dict(self.report(batch), logger=False)
-        if optimizer.finished:
-            self.trainer.should_stop = True
+    def training_step(self, batch: Batch, batch_idx: int) -> None:
+        """`inner_steps` optimisation steps, each counted by Lightning."""
+        wrapped: Any = self.optimizers()  # PhasedOptimizer in the wrapper that counts steps
+        optimizer = self.schedule
+        if self._stepper is None or self._stepper.optimizer is not optimizer:
+            graph = self.training_spec.graph and self.trainer.world_size == 1
+            self._stepper = Stepper(self.net, self.loss, optimizer, self.manual_backward, graph)
+        self.row_written = False
+        for _ in range(self.training_spec.inner_steps):
+            first = not self._recent and self.global_step == 0
+            if first:
+                self.loss.check_finite(True)
+            self._recent.append((self.global_step + 1, self._stepper.step(wrapped, batch, self.global_step)))
+            if first:
+                self.loss.check_finite(False)
+            if len(self.phase_starts) <= optimizer.phase_index:
+                self.phase_starts.append((self.global_step - 1, optimizer.phase.optimizer))
+            if self.global_step % self.log_every == 0 or first:
+                self.log_dict(self.report(), logger=False)
+                self.row_written = not first or self.log_every == 1
+            if optimizer.finished:
+                self.trainer.should_stop = True
+                return
+            if self.global_step == self.trainer.max_steps:
+                return
 
     def on_train_end(self) -> None:
-        if self.last_batch:
-            self.report(self.last_batch)
+        if self._stepper is not None:
+            self.report()
 
-    def report(self, batch: dict[str, Points]) -> dict[str, float]:
-        """Check the steps since the last report, then record every term on `batch`; returns the terms."""
+    @property
+    def last_batch(self) -> Mapping[str, Points]:
+        """Points of the last step; empty before the first."""
+        return {} if self._stepper is None else self._stepper.batch
+
+    def explain(self) -> str:
+        """How the loss is computed and how steps run; after the first step of a fit."""
+        if self._stepper is None:
+            return "no step was made yet"
+        inside = self.loss.interior.explain(self.net, self.last_batch[INTERIOR].points)
+        return f"{inside}\nstep       {self._stepper.explain()}"
+
+    def report(self) -> dict[str, float]:
+        """Check the steps since the last report, then record every term on the last batch; returns the terms."""
         self.check()
         with torch.no_grad():
-            total, terms = self.loss(self.net, batch)
+            total, terms = self.loss(self.net, self.last_batch)
         names = [f"loss/{name}" for name in ("total", *terms)]
         values = torch.stack([total.detach(), *terms.values()])
         parameters = {name: value.detach().to(values) for name, value in self.loss.interior.parameter_values().items()}
@@ -161,12 +176,15 @@ class PINN(LightningModule):
     def check(self) -> None:
         """Raise `NonFiniteLoss` for the first step since the last check whose loss or gradient was not finite."""
         recent, self._recent = self._recent, []
-        values = [loss for _, loss, _ in recent] + [p.detach().sum() for p in self.parameters()]
-        if bool(torch.stack(values).isfinite().all()):
+        finite = [torch.stack([p.detach().sum() for p in self.parameters()]).isfinite().all()]
+        finite += [torch.stack([values for _, values in recent])[:, 0].isfinite().all()] if recent else []
+        if bool(torch.stack(finite).all()):
             return
-        for step, loss, terms in recent:
+        for step, (loss, *terms) in recent:
             if not loss.isfinite():
-                raise NonFiniteLoss(step, [n for n, t in terms.items() if not t.isfinite()] or ["total"])
+                names = self._stepper.names if self._stepper else []
+                wrong = [name for name, term in zip(names, terms, strict=True) if not term.isfinite()]
+                raise NonFiniteLoss(step, wrong or ["total"])
         raise NonFiniteLoss(self.global_step, ["gradient"])
 
     # -- validation ----------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from pinnfuse.domains.box import constant
 from pinnfuse.errors import nearest
 from pinnfuse.problems import Condition, Problem
 from pinnfuse.residual import FusedResidualLoss
@@ -54,12 +55,14 @@ class ProblemLoss(nn.Module):
         equations = {name: weights[name] for name in problem.pde.equations if name in weights}
         self.interior = FusedResidualLoss(problem.pde, backend, precision, equation_weights=equations)
         self.conditions = nn.ModuleList(FusedResidualLoss(c.pde, backend, precision) for c in conditions)
-        for term in self._terms()[1:]:  # a trained parameter that also occurs in a condition is one parameter
+        for term in self.losses()[1:]:  # a trained parameter that also occurs in a condition is one parameter
             for name in term.trained:
                 if name in self.interior.trained:
                     term.trained[name] = self.interior.trained[name]
         self.names = [c.name for c in conditions]
-        self.weights = [weights.get(c.name, c.weight) for c in conditions]
+        own = [float(weights.get(c.name, c.weight)) for c in conditions]
+        self.weights: Tensor  # of the conditions; like the equations' weights, they may be changed in place
+        self.register_buffer("weights", torch.tensor(own, dtype=torch.float64))
         self.shifts = [c.shift for c in conditions]
 
     def forward(self, net: nn.Module, batch: Mapping[str, Points]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -72,7 +75,8 @@ class ProblemLoss(nn.Module):
         interior = batch[INTERIOR]
         inside = self.interior.evaluate(net, interior.points, interior.weights, interior.data)
         total, terms = inside.loss, dict(inside.per_equation)
-        for name, weight, shift, term in zip(self.names, self.weights, self.shifts, self._terms()[1:], strict=True):
+        weights = self.weights.to(interior.points).unbind(0)
+        for name, weight, shift, term in zip(self.names, weights, self.shifts, self.losses()[1:], strict=True):
             drawn = batch[name]
             if shift is None:
                 loss = term(net, drawn.points, drawn.weights, drawn.data)
@@ -86,8 +90,9 @@ class ProblemLoss(nn.Module):
         self, net: nn.Module, batch: Mapping[str, Points], parameters: Sequence[Tensor]
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Residuals and Jacobian of all terms, see `FusedResidualLoss.linearise`; their squares add up to the loss."""
-        names, weights, shifts = [INTERIOR, *self.names], [1.0, *self.weights], [None, *self.shifts]
-        for name, weight, shift, term in zip(names, weights, shifts, self._terms(), strict=True):
+        names, shifts = [INTERIOR, *self.names], [None, *self.shifts]
+        weights = [1.0, *self.weights.tolist()]
+        for name, weight, shift, term in zip(names, weights, shifts, self.losses(), strict=True):
             if shift is not None:
                 raise ValueError(
                     f"the condition {name!r} compares two faces, which has no Jacobian here. Make the network periodic "
@@ -97,24 +102,25 @@ class ProblemLoss(nn.Module):
             for r, jacobian in term.linearise(net, drawn.points, parameters, drawn.weights, drawn.data):
                 yield r * weight**0.5, jacobian.mul_(weight**0.5)
 
-    def _terms(self) -> list[FusedResidualLoss]:
+    def losses(self) -> list[FusedResidualLoss]:
+        """The loss of the interior, then that of each condition."""
         return [self.interior, *self.conditions]
 
     def set_backend(self, backend: str) -> None:
         """Compute every term with another backend from now on."""
-        for term in self._terms():
+        for term in self.losses():
             term.backend = backend
 
     def check_finite(self, check: bool) -> None:
         """Look for NaN and Inf in the points of every term from now on, or stop doing so."""
-        for term in self._terms():
+        for term in self.losses():
             term.check_finite = check
 
 
 def _two_point(term: FusedResidualLoss, net: nn.Module, drawn: Points, shift: Sequence[float]) -> Tensor:
     """sum_e mean_n w_n (R_e(x + shift) - R_e(x))^2, which compares two faces of a periodic domain."""
     points = drawn.points
-    there = points + torch.tensor(shift, dtype=points.dtype, device=points.device)
+    there = points + constant(tuple(shift), points.dtype, points.device)
     r = term.residuals(net, torch.cat([points, there]))
     squares = (r[len(points) :] - r[: len(points)]).square().sum(1)
     return squares.mean() if drawn.weights is None else (drawn.weights * squares).mean()

@@ -34,7 +34,7 @@ class Checkpoints(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
         assert isinstance(module, PINN)
-        if trainer.global_step % module.log_every:
+        if not module.row_written:
             return
         due = time.monotonic() - self._saved >= self.seconds
         if trainer.world_size > 1:  # writing is collective

@@ -35,7 +35,7 @@ class GracefulStop(Callback):
         assert isinstance(module, PINN)
         stop = self.received is not None
         if trainer.world_size > 1:  # all processes must stop at the same step
-            if trainer.global_step % module.log_every:
+            if not module.row_written:
                 return
             stop = trainer.strategy.reduce_boolean_decision(stop, all=False)
         trainer.should_stop = trainer.should_stop or stop

@@ -52,7 +52,7 @@ class Stopwatch(Callback):
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
         assert isinstance(module, PINN)
         step = trainer.global_step
-        if step % module.log_every:
+        if not module.row_written:
             return
         now = _synchronised(module)
         since, first = self._mark

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -159,15 +160,19 @@ class Face(Slice):
         return f"{self.box!r}.face({self.coordinate!r}, {self.side!r})"
 
 
+@lru_cache(maxsize=256)
+def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The numbers as a tensor, copied to a device once: a CUDA graph cannot hold a copy from the host."""
+    with torch.inference_mode(False):
+        return torch.tensor(values, dtype=dtype, device=device)
+
+
 def _scale(unit: Tensor, bounds: list[tuple[float, float]]) -> Tensor:
-    """[n, d] of the unit cube to the box. Interpolates from the nearer end, so rounding never leaves the box."""
+    """[n, d] of the unit cube to the box. `lerp` goes from the nearer end, so rounding never leaves the box."""
     if not bounds:
         return unit
-    columns = []
-    for axis, (low, high) in enumerate(bounds):
-        s = unit[:, axis]
-        columns.append(torch.where(s < 0.5, low + (high - low) * s, high - (high - low) * (1 - s)))
-    return torch.stack(columns, dim=1)
+    low, high = (constant(side, unit.dtype, unit.device) for side in zip(*bounds, strict=True))
+    return torch.lerp(low, high, unit)
 
 
 def _inside(points: Tensor, bounds: list[tuple[float, float]], tolerance: float) -> Tensor:

@@ -1,5 +1,6 @@
 """Optimisers for PINNs: quasi-Newton methods, first-order methods, and schedules that hand over between them."""
 
+from pinnfuse.optimizers.captured import StepGraph
 from pinnfuse.optimizers.gauss_newton import GaussNewton
 from pinnfuse.optimizers.lbfgs import LBFGS
 from pinnfuse.optimizers.phased import PhasedOptimizer
@@ -19,6 +20,7 @@ __all__ = [
     "QuasiNewton",
     "SSBroyden",
     "SelfScaledQuasiNewton",
+    "StepGraph",
     "available",
     "build",
     "default_lr",

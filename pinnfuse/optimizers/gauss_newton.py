@@ -81,7 +81,7 @@ class GaussNewton(Optimizer):
         return False
 
     def new_objective(self) -> None:
-        """Say that points or weights may have changed; if so, progress is counted anew. J is new at every step anyway."""
+        """Say that points or weights may have changed; if so, progress is counted anew."""
         self._memory["known"] = False
 
     @torch.no_grad()

@@ -1,8 +1,10 @@
 """A schedule of phases as one optimiser, so that a trainer holds, steps, saves and restores a single object."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -88,11 +90,18 @@ class PhasedOptimizer(Optimizer):
         if isinstance(self.active, QuasiNewton | GaussNewton):
             self.active.new_objective()
 
-    def step(self, closure: Callable[[], Any], linearise: Linearise | None = None) -> Any:  # type: ignore[override]
-        """One step of the present phase; enters the next phase first where that is due. Returns the loss before it.
+    @property
+    def first_order(self) -> bool:
+        """The present optimiser makes its update from one gradient."""
+        return not isinstance(self.active, QuasiNewton | GaussNewton)
 
-        `linearise` is what `GaussNewton` needs beside the loss; other optimisers do not look at it.
-        """
+    @property
+    def capturable(self) -> bool:
+        """Its update can be part of a CUDA graph: it keeps its whole state, step count and rate included, in tensors."""
+        return all(group.get("capturable", False) for group in self.active.param_groups)
+
+    def enter_next_phase(self) -> None:
+        """Begin the next phase if the present one is over; `step` does so itself."""
         if self.finished:
             raise RuntimeError(
                 f"PhasedOptimizer: all {len(self.phases)} phases are done after {self.total_step} steps; "
@@ -101,14 +110,27 @@ class PhasedOptimizer(Optimizer):
         if self.phase_finished:
             self.position.update(phase=self.phase_index + 1, step=0)
             self._enter()
-        factor = self.phase.decay.factor(self.phase_step, self.phase.steps)
-        for group in self.active.param_groups:
-            if isinstance(group["lr"], Tensor):  # as CUDA graphs need it
-                group["lr"].fill_(group["initial_lr"] * factor)
-            else:
-                group["lr"] = group["initial_lr"] * factor
+
+    def step(  # type: ignore[override]  # the closure is not optional here
+        self,
+        closure: Callable[[], Any],
+        linearise: Linearise | None = None,
+        update: Callable[[], Any] | None = None,
+    ) -> Any:
+        """One step of the present phase; enters the next phase first where that is due. Returns the loss before it.
+
+        Args:
+            closure: () -> loss, with gradients.
+            linearise: what `GaussNewton` needs beside the loss; other optimisers do not look at it.
+            update: () -> loss, does what `active.step(closure)` would do (a captured graph of it), in its place.
+        """
+        self.enter_next_phase()
+        self._set_rate(self.phase.decay.factor(self.phase_step, self.phase.steps))
         active = self.active
-        loss = active.step(closure, linearise) if isinstance(active, GaussNewton) else active.step(closure)
+        if update is not None:
+            loss = update()
+        else:
+            loss = active.step(closure, linearise) if isinstance(active, GaussNewton) else active.step(closure)
         self.position["step"] += 1
         self.position["total"] += 1
         return loss
@@ -122,7 +144,27 @@ class PhasedOptimizer(Optimizer):
             self.active.param_groups[0]["check_objective"] = False
         for group in self.active.param_groups:
             group["initial_lr"] = float(group["lr"])
+        self._make_capturable()
         self._show()
+
+    def _set_rate(self, factor: float) -> None:
+        if factor == self._factor:  # spares a launch on a GPU
+            return
+        self._factor = factor
+        for group in self.active.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(group["initial_lr"] * factor)
+            else:
+                group["lr"] = group["initial_lr"] * factor
+
+    def _make_capturable(self) -> None:
+        """Adam on CUDA keeps its learning rate in a tensor, so that a graph of its step reads it anew each time."""
+        self._factor = math.nan  # the rate is set anew at the next step
+        for group in self.active.param_groups:
+            device = group["params"][0].device
+            if "capturable" in group and device.type == "cuda":
+                group["capturable"] = True
+                group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=device)
 
     def _show(self) -> None:
         self.param_groups, self.state = self.active.param_groups, self.active.state
@@ -147,4 +189,5 @@ class PhasedOptimizer(Optimizer):
         self.position.update(position)
         self._enter()
         self.active.load_state_dict({k: v for k, v in state_dict.items() if k != "phased"})
+        self._make_capturable()
         self._show()

@@ -65,8 +65,12 @@ class Phase:
     """Further keyword arguments of the optimiser, e.g. {betas: [0.9, 0.99]} or {history_size: 100}."""
     decay: Decay = field(default_factory=Decay)
     """How the learning rate changes over the phase."""
+    clip: float | None = None
+    """First-order optimisers: largest norm of the gradient, longer ones are shortened; null for no limit."""
 
     def __post_init__(self) -> None:
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"Phase: `clip` must be positive, or null for no limit; got {self.clip!r}.")
         if not isinstance(self.steps, int) or self.steps < 1:
             raise ValueError(f"Phase: `steps` must be a whole number >= 1; got {self.steps!r}.")
 

@@ -31,6 +31,10 @@ class TrainingSpec:
     """"sobol", "lhs" (Latin hypercube), "uniform" or "grid\""""
     resample_every: int = 200
     """Steps between fresh points; 0 keeps the first ones, which a small set overfits: loss falls, error stays"""
+    inner_steps: int = 1
+    """Optimisation steps in one step of Lightning's loop, which costs more than a small network"""
+    graph: bool = True
+    """On CUDA, run the steps as CUDA graphs where that is possible"""
     precision: str = "float64"
     """"float32" or "float64\""""
     phases: list[Phase] = field(default_factory=lambda: quasi_newton())
@@ -47,9 +51,9 @@ class TrainingSpec:
             raise ValueError(f"TrainingSpec: `sampler` must be one of {', '.join(METHODS)}; got {self.sampler!r}.")
         if self.precision not in ("float32", "float64"):
             raise ValueError(f"TrainingSpec: `precision` must be 'float32' or 'float64'; got {self.precision!r}.")
-        for name in ("interior", "boundary"):
+        for name in ("interior", "boundary", "inner_steps"):
             if getattr(self, name) < 1:
-                raise ValueError(f"TrainingSpec: `{name}` must be at least 1 point; got {getattr(self, name)!r}.")
+                raise ValueError(f"TrainingSpec: `{name}` must be at least 1; got {getattr(self, name)!r}.")
         if self.resample_every < 0:
             raise ValueError(f"TrainingSpec: `resample_every` must be >= 0; got {self.resample_every!r}.")
 

@@ -28,6 +28,8 @@ def point_weights(weighting: Weighting | None, coordinates: Sequence[str], point
         symbols = {name: sympy.Symbol(name, real=True) for name in coordinates}
         (weights,) = torch_function([parse_expression(weighting, symbols)], list(symbols.values()))(*points.unbind(1))
     weights = torch.as_tensor(weights, dtype=points.dtype, device=points.device).expand(len(points))
+    if points.is_cuda and torch.cuda.is_current_stream_capturing():
+        return weights  # the calls before the capture were checked, and this check would end it
     if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
         raise ValueError(f"point_weights: {weighting!r} must be finite and >= 0 at every point; it is not everywhere.")
     return weights

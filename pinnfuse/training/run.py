@@ -83,7 +83,7 @@ class Run:
             "strategy": config.strategy,
             "max_epochs": -1,
             "max_steps": self.steps,
-            "val_check_interval": record.validate_every,
+            "val_check_interval": max(1, record.validate_every // config.training.inner_steps),
             "check_val_every_n_epoch": None,
             "num_sanity_val_steps": 0,
             "log_every_n_steps": record.log_every,

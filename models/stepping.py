@@ -1,0 +1,161 @@
+"""Optimisation steps of a problem's loss, as CUDA graphs where that is possible.
+
+What is captured depends on the optimiser. Adam: drawing the points (if they are new at every step), loss, gradients,
+clipping and update are one graph. Quasi-Newton and Gauss-Newton methods decide on the host: loss and gradients are one
+graph, the rest is not. Without CUDA, or where something cannot be captured, the same function is called; it gives the
+same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pinnfuse.datamodules.collocation import Batch, CollocationStream, Points
+from pinnfuse.models.problem_loss import ProblemLoss
+from pinnfuse.optimizers import PhasedOptimizer, StepGraph
+
+
+class Stepper:
+    """Steps of one optimiser on one loss.
+
+    Args:
+        net, loss: what is trained; their parameters are those of the optimiser.
+        optimizer: says which phase it is in.
+        backward: loss -> None, Lightning's `manual_backward`.
+        graph: capture where possible.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        loss: ProblemLoss,
+        optimizer: PhasedOptimizer,
+        backward: Callable[[Tensor], None],
+        graph: bool = True,
+    ):
+        self.net, self.loss, self.optimizer, self.backward, self.graph = net, loss, optimizer, backward, graph
+        self.batch: Mapping[str, Points] = {}
+        """The points of the last step."""
+        self.names: list[str] = []
+        self._given: Mapping[str, Points] | None = None
+        self._stream: CollocationStream | None = None
+        self._captured: StepGraph | None = None
+        self._key: Any = None
+
+    @property
+    def obstacle(self) -> str:
+        """Why the step is no CUDA graph; "" if it is one, or will be after its first calls."""
+        if not self.graph:
+            return "it was switched off (training.graph), or there are several processes"
+        return "nothing has run yet" if self._captured is None else self._captured.obstacle
+
+    def explain(self) -> str:
+        """One line on how steps run."""
+        if self.obstacle:
+            return f"kernel by kernel: {self.obstacle}"
+        what = "loss and gradients are one CUDA graph"
+        if self.optimizer.capturable:
+            what = "loss, gradients and update are one CUDA graph"
+            what += ", points are drawn inside" if self._stream else ""
+        return what
+
+    def step(self, wrapped: Any, batch: Batch, step: int) -> Tensor:
+        """One step through `wrapped`, the optimiser or what Lightning made of it; returns [loss, *terms] before it.
+
+        Args:
+            batch: the points of the step.
+            step: number of the step, for points that are drawn inside the graph.
+        """
+        optimizer = self.optimizer
+        optimizer.enter_next_phase()
+        stream = getattr(batch, "stream", None)  # a user's own batches may be plain dictionaries
+        self._prepare(batch, stream if stream is not None and stream.changes_every_step else None)
+        captured = self._captured
+        assert captured is not None
+        if self._stream is not None:
+            self._stream.seed(step)
+        else:
+            self._place(batch if stream is None else stream.at(step))
+        if optimizer.capturable:
+            loss = wrapped.step(self._closure, update=captured)
+        else:
+            loss = wrapped.step(captured, linearise=self._linearise)
+        if self._stream is not None and captured.obstacle:  # perhaps drawing the points is what cannot be captured
+            self._key, self._refused = None, True
+        # the loss before the step; the last evaluation of a line search may be one that was not kept
+        return torch.cat([loss.reshape(1).to(self._values), self._values[1:]])
+
+    _refused = False  # points inside the graph
+
+    def _prepare(self, batch: Batch, inside: CollocationStream | None) -> None:
+        """A new graph for a new phase, other constants of the PDE, or other shapes."""
+        device = next(self.net.parameters()).device
+        if not (self.graph and self.optimizer.capturable) or self._refused:
+            inside = None
+        constants = tuple(tuple(term.constants.items()) for term in self.loss.losses())
+        shapes = tuple((name, tuple(drawn.points.shape)) for name, drawn in batch.items())
+        key = (self.optimizer.phase_index, id(self.optimizer.active), constants, shapes, id(inside), self.net.training)
+        if key == self._key:
+            return
+        self._key, self._stream, self._given = key, inside, None
+        function = self._update if self.optimizer.capturable else self._closure
+        generators = () if inside is None else (inside.generator,)
+        self._captured = StepGraph(function, device, generators)
+        if not self.graph:
+            self._captured.obstacle = self.obstacle
+
+    def _place(self, batch: Batch) -> None:
+        """Make it the batch of the step: its tensors, or their values in those that the graph reads."""
+        if batch is self._given:
+            return
+        assert self._captured is not None
+        self.optimizer.new_objective()
+        if self._captured.obstacle:
+            self.batch = batch
+        elif self._given is None:
+            self.batch = {name: Points(*(_copy(part) for part in drawn)) for name, drawn in batch.items()}
+        else:
+            torch._foreach_copy_(_tensors(self.batch), _tensors(batch))
+        self._given = batch
+
+    def _closure(self) -> Tensor:
+        """Loss with gradients, clipped where the phase says so."""
+        params = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for p in params:
+            p.grad = None
+        loss, terms = self.loss(self.net, self.batch)
+        self.backward(loss)
+        if self.optimizer.phase.clip is not None and self.optimizer.first_order:
+            nn.utils.clip_grad_norm_(params, self.optimizer.phase.clip)
+        self.names = list(terms)
+        self._values = torch.stack([loss.detach(), *terms.values()])
+        return self._values[0]
+
+    def _update(self) -> Tensor:
+        """Draw, loss, gradients, update."""
+        if self._stream is not None:
+            self.batch = self._stream.sample()
+        self.optimizer.active.step(self._closure)
+        return self._values[0]
+
+    def _linearise(self) -> Any:
+        params = [p for group in self.optimizer.param_groups for p in group["params"]]
+        return self.loss.linearise(self.net, self.batch, params)
+
+
+def _copy(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: column.clone() for name, column in part.items()}
+    return None if part is None else part.clone()
+
+
+def _tensors(batch: Mapping[str, Points]) -> list[Tensor]:
+    found = []
+    for drawn in batch.values():
+        parts = (drawn.points, *(drawn.data or {}).values(), drawn.weights)
+        found += [part for part in parts if part is not None]
+    return found
