@@ -11,8 +11,8 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
-from pinnfuse.metrics import RelativeL2
 from pinnfuse.datamodules.collocation import Batch
+from pinnfuse.metrics import RelativeL2
 from pinnfuse.models.problem_loss import INTERIOR, Points, ProblemLoss
 from pinnfuse.models.registry import for_problem
 from pinnfuse.models.stepping import Stepper

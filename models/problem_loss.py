@@ -19,9 +19,14 @@ INTERIOR = "interior"
 class Points(Protocol):
     """Points of one term, as `CollocationDataModule` draws them."""
 
-    points: Tensor
-    data: dict[str, Tensor] | None
-    weights: Tensor | None
+    @property
+    def points(self) -> Tensor: ...
+
+    @property
+    def data(self) -> dict[str, Tensor] | None: ...
+
+    @property
+    def weights(self) -> Tensor | None: ...
 
 
 class ProblemLoss(nn.Module):

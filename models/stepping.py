@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinnfuse.datamodules.collocation import Batch, CollocationStream, Points
-from pinnfuse.models.problem_loss import ProblemLoss
+from pinnfuse.datamodules.collocation import Batch, CollocationStream
+from pinnfuse.datamodules.collocation import Points as Drawn
+from pinnfuse.models.problem_loss import Points, ProblemLoss
 from pinnfuse.optimizers import PhasedOptimizer, StepGraph
 
 
@@ -117,7 +118,10 @@ class Stepper:
         if self._captured.obstacle:
             self.batch = batch
         elif self._given is None:
-            self.batch = {name: Points(*(_copy(part) for part in drawn)) for name, drawn in batch.items()}
+            self.batch = {
+                name: Drawn(*(_copy(part) for part in (drawn.points, drawn.data, drawn.weights)))
+                for name, drawn in batch.items()
+            }
         else:
             torch._foreach_copy_(_tensors(self.batch), _tensors(batch))
         self._given = batch
@@ -139,7 +143,7 @@ class Stepper:
         """Draw, loss, gradients, update."""
         if self._stream is not None:
             self.batch = self._stream.sample()
-        self.optimizer.active.step(self._closure)
+        self.optimizer.active.step(self._closure)  # type: ignore[arg-type]  # torch says float, and takes tensors
         return self._values[0]
 
     def _linearise(self) -> Any:

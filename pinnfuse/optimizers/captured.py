@@ -23,7 +23,7 @@ class StepGraph:
         warm_up: calls before the capture: they compile, allocate, build the optimiser's state.
 
     Example:
-        >>> graph = StepGraph(step, net.weight.device)  # step() = zero_grad, loss, backward, optimizer.step (capturable)
+        >>> graph = StepGraph(step, points.device)  # step(): zero_grad, loss, backward, capturable optimizer
         >>> for points in batches:
         ...     static_points.copy_(points)
         ...     loss = graph()

@@ -97,6 +97,7 @@ class GaussNewton(Optimizer):
                 "GaussNewton.step: `linearise` must be given, a function that yields residuals and their Jacobian. "
                 "PINN passes it; in your own loop use FusedResidualLoss.linearise."
             )
+        closure = torch.enable_grad()(closure)
         memory, group = self._memory, self.param_groups[0]
         params = [p for g in self.param_groups for p in g["params"]]
         x = read_parameters(params)

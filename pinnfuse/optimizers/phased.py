@@ -46,6 +46,7 @@ class PhasedOptimizer(Optimizer):
         self._all_params = [dict(group) for group in self.param_groups]
         # one mutable place for the position: Lightning's wrapper delegates reads of attributes but not writes
         self.position = {"phase": 0, "step": 0, "total": 0}
+        self._factor = math.nan  # of the learning rate, as it was set last
         self._enter()
 
     @property
@@ -97,7 +98,7 @@ class PhasedOptimizer(Optimizer):
 
     @property
     def capturable(self) -> bool:
-        """Its update can be part of a CUDA graph: it keeps its whole state, step count and rate included, in tensors."""
+        """Its update can be part of a CUDA graph: all of its state, count and rate included, is in tensors."""
         return all(group.get("capturable", False) for group in self.active.param_groups)
 
     def enter_next_phase(self) -> None:
