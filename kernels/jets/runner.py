@@ -298,7 +298,7 @@ class TritonEngine(JetEngine):
         backward = mode in (LOSS_AND_GRADIENT, ADJOINT)
         need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.hidden_layers)
         blocks = (width // c.gradient_block) ** 2 * max(depth, 1)
-        split = max(1, _programs(points.device) * 2 // blocks) if need_weights else 1
+        split = max(1, multiprocessors(points.device) * 2 // blocks) if need_weights else 1
         buffers = self._buffers(points.shape[0], points, split)
         split = min(split, buffers.sums.shape[0])
         coefficients = _constants(constants, points.dtype, points.device)
@@ -333,7 +333,7 @@ class TritonEngine(JetEngine):
         for start in range(0, count, self.chunk):
             tiles = -(-min(self.chunk, count - start) // c.rows)
             again = int(start > 0)
-            programs = min(tiles, max(1, c.resident * _programs(points.device) // nb)) if self.hopper else tiles
+            programs = min(tiles, max(1, c.resident * multiprocessors(points.device) // nb)) if self.hopper else tiles
             args: tuple[object, ...]
             strides = (layer_stride, a.stride(0), sa.stride(0), saved.stride(0))
             if self.head is not None:
@@ -380,12 +380,12 @@ class TritonEngine(JetEngine):
         if mode == OUTPUTS:
             return points, points, []
         used = -(-min(count, self.chunk) // c.rows)
-        sums = _sum_rows(buffers.sums[:used])
-        hidden = _sum_rows(buffers.weights[:split].flatten(1)).view_as(net.hidden) if need_weights else points
+        sums = sum_rows(buffers.sums[:used])
+        hidden = sum_rows(buffers.weights[:split].flatten(1)).view_as(net.hidden) if need_weights else points
         return sums, hidden, found.operands
 
 
-def _sum_rows(x: Tensor) -> Tensor:
+def sum_rows(x: Tensor) -> Tensor:
     rows, columns = x.shape
     out = x.new_empty(columns)
     grid = (triton.cdiv(columns, 32),)
@@ -394,6 +394,6 @@ def _sum_rows(x: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def _programs(device: torch.device) -> int:
+def multiprocessors(device: torch.device) -> int:
     """Multiprocessors of a card; a small number for the interpreter."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
