@@ -17,10 +17,11 @@ _COLOURS = {
     "torch-compile": CYCLE[2],
     "jax": CYCLE[4],
 }
+_RULE = "#d0d7de"  # between two cases
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """Time (and memory, where it was measured) per case, one bar per engine, logarithmic; ours in red."""
+    """A dot for each case and engine, time and (where measured) memory, logarithmic, with its multiple of ours."""
     cases = list(dict.fromkeys(_case(row) for row in report["rows"]))
     times: dict[tuple[str, str], float] = {}
     memory: dict[tuple[str, str], float] = {}
@@ -36,7 +37,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         height = 0.9 + len(cases) * (0.2 + 0.17 * max(1, len(names)))
         figure, axes = new_figure(1, 2, (9.5, height), sharey=True)
         for ax, values, title in zip(axes[0], (times, memory), ("time, ms", "peak memory, MB"), strict=True):
-            _bars(ax, values, cases, names, title)
+            _dots(ax, values, cases, names, title)
         if names:
             handles, labels = axes[0, 0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside upper center", ncols=len(names))
@@ -46,24 +47,32 @@ def draw(report: dict[str, Any], path: Path) -> None:
         figure.savefig(path)
 
 
-def _bars(ax: Any, values: dict[tuple[str, str], float], cases: list[str], names: list[str], title: str) -> None:
+def _dots(ax: Any, values: dict[tuple[str, str], float], cases: list[str], names: list[str], title: str) -> None:
+    """A dot for each value; on the logarithmic axis the line to it from ours is as long as the ratio is large."""
     thickness = 0.8 / max(1, len(names))
     lowest, highest = min(values.values(), default=1.0), max(values.values(), default=1.0)
+    ours = {k: values[case, "pinnfuse"] for k, case in enumerate(cases) if (case, "pinnfuse") in values}
     for i, name in enumerate(names):
         found = [(k, values[case, name]) for k, case in enumerate(cases) if (case, name) in values]
         places = [k + (i - (len(names) - 1) / 2) * thickness for k, _ in found]
-        lengths = [value for _, value in found]
-        ax.barh(places, lengths, 0.9 * thickness, color=_COLOURS[name], label=name)
+        starts = [ours.get(k, value) for k, value in found]
+        ax.hlines(places, starts, [value for _, value in found], color=_COLOURS[name], linewidth=1, alpha=0.5)
+        ax.scatter([value for _, value in found], places, s=18, color=_COLOURS[name], label=name, zorder=3)
         for (k, value), place in zip(found, places, strict=True):
-            ours = values.get((cases[k], "pinnfuse"))
-            ratio = f"  {value / ours:.1f}x" if ours and name != "pinnfuse" else ""
-            ax.text(value * 1.04, place, f"{value:.3g}{ratio}", va="center", fontsize=6.5)
+            text = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+            if k in ours and name != "pinnfuse":
+                text += f"  {value / ours[k]:.1f}x"
+            left = value < ours.get(k, value)  # on the side where the line is not
+            where = {"xytext": (-6 if left else 6, 0), "textcoords": "offset points", "ha": "right" if left else "left"}
+            ax.annotate(text, (value, place), va="center", fontsize=6.5, **where)
+    ax.hlines([k + 0.5 for k in range(len(cases) - 1)], 0, 1, transform=ax.get_yaxis_transform(), color=_RULE, lw=0.6)
     ax.set_xscale("log")
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set_xlim(lowest / 2, highest * (highest / lowest) ** 0.25 * 2)
+    ax.set_xlim(lowest / 3, highest * (highest / lowest) ** 0.2 * 1.6)
     ax.set_yticks(range(len(cases)), cases)
+    ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(cases) - 0.5, -0.5)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_title(title)
 
 
