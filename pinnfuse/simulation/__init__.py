@@ -1,5 +1,6 @@
 """Simulators on grids."""
 
 from pinnfuse.simulation.physarum import Physarum
+from pinnfuse.simulation.poisson import poisson_solve
 
-__all__ = ["Physarum"]
+__all__ = ["Physarum", "poisson_solve"]
