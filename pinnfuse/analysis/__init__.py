@@ -1,0 +1,20 @@
+"""What a simulation or a map does: sensitivity, growth, patterns, and how time grows with size."""
+
+from pinnfuse.analysis.linear import LinearPhysarum, linear_physarum
+from pinnfuse.analysis.lyapunov import average_sensitivity, growth_rate, largest_lyapunov
+from pinnfuse.analysis.patterns import entropy, roughness, spectrum, spectrum_slope
+from pinnfuse.analysis.scaling import Scaling, fit_scaling
+
+__all__ = [
+    "LinearPhysarum",
+    "Scaling",
+    "average_sensitivity",
+    "entropy",
+    "fit_scaling",
+    "growth_rate",
+    "largest_lyapunov",
+    "linear_physarum",
+    "roughness",
+    "spectrum",
+    "spectrum_slope",
+]
