@@ -16,7 +16,8 @@ def average_sensitivity(
 ) -> float:
     r"""Mean norm of the columns of the Jacobian, $\frac1n \sum_j \|\partial f / \partial x_j\|_2$.
 
-    The continuous counterpart of a Boolean function's average sensitivity: how much the output moves when one input does.
+    The continuous counterpart of a Boolean function's average sensitivity: how far the output moves when one input
+    does.
 
     Args:
         f: the map; "jvp" differentiates through it.

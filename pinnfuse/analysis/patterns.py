@@ -39,8 +39,8 @@ def spectrum_slope(field: Tensor) -> float:
 
 
 def entropy(field: Tensor) -> float:
-    """Shannon entropy of the field as a distribution over cells, over its largest value ln(cells): 1 if uniform, 0 if all
-    is in one cell. Negative values count as 0."""
+    """Shannon entropy of the field as a distribution over cells, over its largest value ln(cells): 1 if uniform, 0 if
+    all is in one cell. Negative values count as 0."""
     p = field.double().clamp(min=0).flatten()
     total = p.sum()
     if not total > 0 or p.numel() < 2:
