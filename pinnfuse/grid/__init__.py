@@ -1,7 +1,28 @@
-"""Fields on uniform grids: grids, boundaries, difference formulas."""
+"""Fields on uniform grids: grids, boundaries, difference formulas, differential operators.
+
+Operators take `[..., *space]` tensors of any strides and a `Grid`; see `docs/grid.md`.
+"""
 
 from pinnfuse.grid.boundary import Dirichlet, Neumann, OneSided, Periodic
+from pinnfuse.grid.dispatch import backends
 from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.operators import biharmonic, curl, derivative, divergence, gradient, laplacian
 from pinnfuse.grid.stencils import AxisStencil, Row, axis_stencil
 
-__all__ = ["AxisStencil", "Dirichlet", "Grid", "Neumann", "OneSided", "Periodic", "Row", "axis_stencil"]
+__all__ = [
+    "AxisStencil",
+    "Dirichlet",
+    "Grid",
+    "Neumann",
+    "OneSided",
+    "Periodic",
+    "Row",
+    "axis_stencil",
+    "backends",
+    "biharmonic",
+    "curl",
+    "derivative",
+    "divergence",
+    "gradient",
+    "laplacian",
+]

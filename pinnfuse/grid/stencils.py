@@ -82,7 +82,8 @@ class AxisStencil:
 
     def symbol(self, phase: Tensor) -> Tensor:
         """The interior row's eigenvalue on exp(i phase j), complex."""
-        return sum(w * torch.exp(1j * o * phase) for o, w in zip(self.offsets, self.weights, strict=True))  # type: ignore[return-value]
+        powers = [w * torch.exp(1j * o * phase) for o, w in zip(self.offsets, self.weights, strict=True)]
+        return torch.stack(powers).sum(0)
 
     def linear(self) -> AxisStencil:
         """The same formula with every wall's number set to zero: what a perturbation of the field sees."""
@@ -233,7 +234,8 @@ def apply(stencil: AxisStencil, u: Tensor, dim: int) -> Tensor:
     else:
         low, high = len(stencil.low), len(stencil.high)
         parts = [_row(row, u) for row in stencil.low]
-        parts.append(_interior(stencil, u, low, n - low - high))
+        if n > low + high:
+            parts.append(_interior(stencil, u, low, n - low - high))
         parts += [_row(row, u.flip(-1)) for row in reversed(stencil.high)]
         found = torch.cat(parts, dim=-1)
     return found.to(dtype).movedim(-1, dim)

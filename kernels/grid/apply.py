@@ -1,0 +1,96 @@
+"""Launch a generated linear operator on tensors of any strides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from pinnfuse.kernels.grid.layout import Layout
+from pinnfuse.kernels.grid.source import generate
+from pinnfuse.kernels.jets import cache
+from pinnfuse.kernels.launching import launch
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Points of one program along the last two axes, and its warps."""
+
+    x: int
+    y: int
+    warps: int
+
+
+TILES = {1: Tile(1024, 1, 4), 2: Tile(128, 8, 4), 3: Tile(128, 8, 4)}
+"""Per number of axes."""
+
+
+@lru_cache(maxsize=256)
+def module(layout: Layout) -> ModuleType:
+    return cache.load(generate(layout), "stencil")
+
+
+def apply(layout: Layout, weights: Tensor, u: Tensor, out: Tensor, tile: Tile | None = None) -> None:
+    """out[b, o, *space] = sum of the layout's terms of u[b, c, *space]; weights in float32, or float64 for float64."""
+    d = layout.dimension
+    nx, ny, nz = _extents(u, d)
+    tile = tile or fitted(TILES[d], nx, ny)
+    out_strides, in_strides = _strides(out, d), _strides(u, d)
+    unit = out_strides[4] == 1 and in_strides[4] == 1
+    vector = 4 if unit and all(s % 4 == 0 for s in (*out_strides[:4], *in_strides[:4])) else 1
+    largest = max(_extent(out), _extent(u))
+    tiles_x, tiles_y = -(-nx // tile.x), -(-ny // tile.y)
+    batch = 1 if d == 1 else u.shape[0]
+    constants: dict[str, Any] = {
+        "BX": tile.x,
+        "BY": tile.y,
+        "VEC": vector,
+        "UNIT": unit,
+        "WIDE": largest >= 2**31,
+        "ACC": tl.float64 if weights.dtype == torch.float64 else tl.float32,
+    }
+    steps = [s // vector for s in out_strides[:4]] + [out_strides[4]]
+    steps += [s // vector for s in in_strides[:4]] + [in_strides[4]]
+    kernel = module(layout).apply_kernel
+    sizes = (nx, ny, nz, tiles_x, tiles_y)
+    launch(
+        kernel, (batch * nz * tiles_x * tiles_y,), (out, u, weights, *sizes, *steps), constants, num_warps=tile.warps
+    )
+
+
+def _extents(u: Tensor, dimension: int) -> tuple[int, int, int]:
+    """nx, ny, nz; one-dimensional fields have their batch along y."""
+    space = u.shape[2:]
+    if dimension == 1:
+        return space[0], u.shape[0], 1
+    return space[-1], space[-2], space[0] if dimension == 3 else 1
+
+
+def _strides(u: Tensor, dimension: int) -> tuple[int, int, int, int, int]:
+    """Of batch, component, z, y, x."""
+    b, c, *space = u.stride()
+    if dimension == 1:
+        return 0, c, 0, b, space[0]
+    return b, c, space[0] if dimension == 3 else 0, space[-2], space[-1]
+
+
+def _extent(u: Tensor) -> int:
+    """Largest offset inside one batch entry, or of the whole tensor where the batch is an axis of the tile."""
+    first = 0 if u.dim() == 3 else 1
+    return sum((n - 1) * abs(s) for n, s in zip(u.shape[first:], u.stride()[first:], strict=True))
+
+
+@lru_cache(maxsize=256)
+def fitted(tile: Tile, nx: int, ny: int) -> Tile:
+    """A narrower tile for a narrow field, higher so that a program has as many points."""
+    x, y = tile.x, tile.y
+    while x > 16 and x >= 2 * nx:
+        x, y = x // 2, y * 2
+    while y > 1 and y >= 2 * ny:
+        y //= 2
+    return Tile(x, y, tile.warps if x * y >= 512 else 1)

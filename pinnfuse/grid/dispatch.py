@@ -1,0 +1,155 @@
+"""Which backend runs an operator on a tensor, and what is said about it.
+
+    "torch"   plain torch, any device, differentiable any number of times
+    "triton"  one kernel forward, one backward, on a card
+    "auto"    the faster that runs here
+
+An explicit choice never falls back. With PINNFUSE_STRICT=1 neither does "auto" silently: a CPU tensor on a machine
+with a card, or a kernel that does not compile, raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from pinnfuse.errors import BackendUnavailable, nearest
+
+BACKENDS = ("auto", "torch", "triton")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+T = TypeVar("T")
+_wanted: ContextVar[dict[str, str] | None] = ContextVar("pinnfuse_grid_backends", default=None)
+_said: set[str] = set()
+
+
+@contextlib.contextmanager
+def backends(**choices: str) -> Iterator[None]:
+    """Inside this context, "auto" means the backend named for an operator: `with backends(laplacian="torch"): ...`."""
+    for name, backend in choices.items():
+        check_name(backend, f"backends({name})")
+    token = _wanted.set({**(_wanted.get() or {}), **choices})
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
+
+
+def check_name(backend: str, caller: str) -> None:
+    if backend not in BACKENDS:
+        raise ValueError(f"{caller}: unknown `backend`; got {backend!r}. {nearest(str(backend), BACKENDS)}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What runs an operator; `explicit` choices do not fall back."""
+
+    backend: str
+    explicit: bool
+    name: str
+
+    def run(self, kernel: Callable[[], T], plain: Callable[[], T]) -> T:
+        """The kernel or plain torch. A kernel that does not compile falls back once and says so, under "auto"."""
+        if self.backend == "torch" or (not self.explicit and self.name in _broken):
+            return plain()
+        try:
+            return kernel()
+        except (ValueError, torch.OutOfMemoryError):
+            raise
+        except Exception as fault:
+            if not _of_triton(fault):
+                raise
+            message = f"{self.name}: its Triton kernel failed: {_failure(fault)}"
+            if self.explicit or strict():
+                raise BackendUnavailable(f"{message}. Use backend='torch' meanwhile.") from fault
+            _broken.add(self.name)
+            warnings.warn(f"{message}. Running plain torch from now on.", stacklevel=3)
+            return plain()
+
+
+_broken: set[str] = set()
+
+
+def strict() -> bool:
+    return os.environ.get("PINNFUSE_STRICT", "") not in ("", "0")
+
+
+def choose(backend: str, name: str, *tensors: Tensor) -> Choice:
+    """The backend of operator `name` on these tensors.
+
+    Raises:
+        BackendUnavailable: "triton" was asked for and cannot run, with the reason.
+    """
+    check_name(backend, name)
+    if backend == "auto":
+        backend = (_wanted.get() or {}).get(name, "auto")
+    if backend == "torch":
+        return Choice("torch", True, name)
+    reason = obstacle(*tensors)
+    if backend == "triton":
+        if reason:
+            raise BackendUnavailable(
+                f"{name}: backend 'triton' was asked for but cannot run: {reason}. Available here: 'torch', or 'auto'."
+            )
+        return Choice("triton", True, name)
+    if tensors[0].device.type == "cpu" and torch.cuda.is_available() and not interpreting():
+        _on_cpu(name)
+    return Choice("torch" if reason else "triton", False, name)
+
+
+def obstacle(*tensors: Tensor) -> str:
+    """Why kernels cannot run on these tensors, "" if they can."""
+    if not _installed():
+        return "Triton is not installed (it exists for Linux only)"
+    for tensor in tensors:
+        if tensor.dtype not in DTYPES:
+            return f"{tensor.dtype} has no kernels"
+        if tensor.device.type != "cuda" and not interpreting():
+            return f"a tensor is on {tensor.device.type}; kernels need a CUDA card"
+        if tensor.device.type == "cuda" and torch.cuda.get_device_capability(tensor.device) < (8, 0):
+            return "the card's compute capability is below 8.0"
+    return ""
+
+
+@functools.cache
+def _installed() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def interpreting() -> bool:
+    """Kernels on CPU tensors in Triton's interpreter, as tests do."""
+    return os.environ.get("PINNFUSE_INTERPRET") == "1" and os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def _on_cpu(name: str) -> None:
+    text = f"{name} runs on the CPU although this machine has a CUDA card. Move the field with u.cuda()."
+    if strict():
+        raise BackendUnavailable(text)
+    if "cpu" not in _said:
+        _said.add("cpu")
+        warnings.warn(text, stacklevel=4)
+
+
+def _of_triton(fault: Exception) -> bool:
+    return any(cls.__module__.partition(".")[0] == "triton" for cls in type(fault).__mro__)
+
+
+def _failure(fault: Exception) -> str:
+    """The last line that says something, and the versions that a report needs."""
+    text = next((line.strip() for line in reversed(str(fault).splitlines()) if line.strip()), "no message")
+    try:
+        triton = version("triton")
+    except PackageNotFoundError:
+        triton = "not installed"
+    return f"{type(fault).__name__}: {text[:300]} [triton {triton}, torch {torch.__version__}, {platform.platform()}]"
