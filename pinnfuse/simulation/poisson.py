@@ -113,7 +113,7 @@ class _Inverse(torch.autograd.Function):
         return solver(grid, tuple(rhs.shape[-grid.dimension :]), transposed)(rhs)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return _Inverse.apply(gradient, ctx.grid, not ctx.transposed), None, None
 
 

@@ -91,7 +91,7 @@ class CellCosine(Transform):
 
 
 class NodeCosine(Transform):
-    """DCT-I: the wall's point mirrors its neighbour, rows -2, 2. With E = diag(1/2, 1, ..., 1, 1/2), E A is symmetric."""
+    """DCT-I: the wall point mirrors its neighbour, rows -2, 2. With E = diag(1/2, 1, ..., 1/2), E A is symmetric."""
 
     def __init__(self, n: int, h: float, transpose: bool = False):
         k = torch.arange(n, dtype=torch.float64)
