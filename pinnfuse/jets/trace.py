@@ -113,6 +113,8 @@ _FUNCTION_UNARY: dict[str, str] = {
         "sqrt",
         "reciprocal",
         "atan",
+        "erf",
+        "erfc",
         "silu",
         "gelu",
         "softplus",

@@ -73,6 +73,20 @@ def _gelu(z: Tensor, n: int) -> Derivatives:
     return _times_argument(z, g)
 
 
+def _erf(z: Tensor, n: int) -> Derivatives:
+    out: Derivatives = [torch.erf(z)]
+    density = torch.exp(-z * z) * (2 / math.sqrt(math.pi))
+    hermite, previous = torch.ones_like(z), torch.zeros_like(z)  # H_0, H_{-1}
+    for k in range(n):
+        out.append(density * hermite * (-1) ** k)
+        hermite, previous = 2 * (z * hermite - k * previous), hermite
+    return out
+
+
+def _erfc(z: Tensor, n: int) -> Derivatives:
+    return [torch.erfc(z), *(None if d is None else -d for d in _erf(z, n)[1:])]
+
+
 def _sin(z: Tensor, n: int) -> Derivatives:
     s, c = torch.sin(z), torch.cos(z)
     return [(s, c, -s, -c)[k % 4] for k in range(n + 1)]
@@ -128,6 +142,8 @@ UNARY: dict[str, Callable[[Tensor, int], Derivatives]] = {
     "exp": _exp,
     "log": _log,
     "atan": _atan,
+    "erf": _erf,
+    "erfc": _erfc,
     "sqrt": _power(0.5),
     "reciprocal": _power(-1.0),
 }
