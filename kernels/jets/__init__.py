@@ -12,20 +12,17 @@ import triton
 from torch import Tensor
 
 from pinnfuse.errors import BackendUnavailable
+from pinnfuse.jets.engine import JetEngine
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.jets.trace import Recognised
 from pinnfuse.kernels.jets import choices, config
-from pinnfuse.kernels.jets.channels import ACTIVATIONS
 from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.network import dense_stack
-from pinnfuse.kernels.jets.pointwise import NotGenerated
-from pinnfuse.kernels.jets.runner import TritonEngine, module
-from pinnfuse.kernels.jets.source import Spec
-
-MAX_CHANNELS = 24
-MAX_ORDER = 4
+from pinnfuse.kernels.jets.paths import MAX_CHANNELS, MAX_ORDER, path, too_large
+from pinnfuse.kernels.jets.runner import TritonEngine
+from pinnfuse.kernels.jets.scheduled import ScheduledEngine
 
 
 def obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None) -> str:
@@ -38,28 +35,8 @@ def obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None
         return "there are no points"
     if recognised is None:
         return "the network has no closed form"
-    try:
-        stack = dense_stack(recognised.program)
-        for name in stack.activations:
-            if name not in ACTIVATIONS:
-                raise NotGenerated(f"the activation {name} has no Triton code")
-        if plan is not None:
-            if too_large := _too_large(plan.space):
-                raise NotGenerated(too_large)
-            module(Spec.of(stack, plan.space, plan.outputs, plan))
-    except NotGenerated as reason:
-        return str(reason)
-    return ""
-
-
-def _too_large(space: ChannelSpace) -> str:
-    """Why the space is beyond the kernels, "" if it is not."""
-    if space.order <= MAX_ORDER and (len(space) <= MAX_CHANNELS or loops(space)):
-        return ""
-    return (
-        f"{len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order {MAX_ORDER} fit, "
-        "or any number of first derivatives with operators such as a Laplacian"
-    )
+    found = path(recognised.program, plan)
+    return "" if found.kernels else found.reason
 
 
 def _interpreting() -> bool:
@@ -75,12 +52,13 @@ def engine(
     coefficients: Sequence[float],
     plan: JetPlan | None,
     precision: str,
-) -> TritonEngine:
+) -> JetEngine:
     """The engine of one call. Raises BackendUnavailable for a space beyond the limits that `obstacle` knows."""
-    if too_large := _too_large(space):
-        raise BackendUnavailable(
-            f"backend 'triton': {too_large}. Ask for fewer derivatives at once, or use backend='torch'."
-        )
+    if reason := too_large(space):
+        remedy = "Ask for fewer derivatives at once, or use backend='torch'."
+        raise BackendUnavailable(f"backend 'triton': {reason}. {remedy}")
+    if path(program, plan).kernels == "schedule":
+        return ScheduledEngine(program, operands, space, outputs, coefficients, precision)
     build = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
     device, width = operands[0].device, max(dense_stack(program).widths[1:-1])
     name = choices.key(width, len(space), precision, device)
@@ -112,4 +90,4 @@ def _synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-__all__ = ["TritonEngine", "engine", "obstacle"]
+__all__ = ["MAX_CHANNELS", "MAX_ORDER", "ScheduledEngine", "TritonEngine", "engine", "obstacle", "path"]

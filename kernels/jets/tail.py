@@ -30,6 +30,8 @@ _FUNCTIONS = {
     "exp": sympy.exp,
     "log": sympy.log,
     "sqrt": sympy.sqrt,
+    "erf": sympy.erf,
+    "erfc": sympy.erfc,
     "reciprocal": lambda z: 1 / z,
     "sigmoid": lambda z: (1 + sympy.tanh(z / 2)) / 2,
     "silu": lambda z: z * (1 + sympy.tanh(z / 2)) / 2,

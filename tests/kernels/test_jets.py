@@ -233,11 +233,13 @@ def test_what_cannot_run_says_why(where):
             self.a, self.b = nn.Linear(2, 8), nn.Linear(8, 1)
 
         def forward(self, x):
-            h = torch.tanh(self.a(x))
-            return self.b(h * h)
+            return self.b(torch.cumsum(torch.tanh(self.a(x)), 1))
 
-    with pytest.raises(BackendUnavailable, match="stack"):
-        pinnfuse.FusedResidualLoss(PDES["burgers"], backend="triton")(Odd().to(where), torch.rand(4, 2, device=where))
+    loss_fn = pinnfuse.FusedResidualLoss(PDES["burgers"], backend="triton")
+    with pytest.raises(BackendUnavailable, match="cumsum"):
+        loss_fn(Odd().to(where), torch.rand(4, 2, device=where))
+    with pytest.raises(BackendUnavailable, match="no hidden layer"):
+        loss_fn(nn.Linear(2, 1).to(where), torch.rand(4, 2, device=where))
 
 
 JETS = ["u", "u_x", "u_y", "u_xx", "u_xy", "u_yy", "u_xxx", "u_xyy"]

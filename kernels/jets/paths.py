@@ -1,0 +1,64 @@
+"""Which kernels a network takes: those of a plain stack, or a schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pinnfuse.jets.plan import JetPlan
+from pinnfuse.jets.program import Program
+from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.kernels.jets.channels import ACTIVATIONS
+from pinnfuse.kernels.jets.looped import loops
+from pinnfuse.kernels.jets.network import dense_stack
+from pinnfuse.kernels.jets.pointwise import NotGenerated
+from pinnfuse.kernels.jets.runner import module
+from pinnfuse.kernels.jets.schedule import count_products, schedule
+from pinnfuse.kernels.jets.source import Spec
+
+MAX_CHANNELS = 24
+MAX_ORDER = 4
+
+
+@dataclass(frozen=True)
+class Path:
+    """`kernels` is "stack", "schedule", or "" where none can run; `reason` says how or why not."""
+
+    kernels: str
+    reason: str
+
+
+@lru_cache(maxsize=256)
+def path(program: Program, plan: JetPlan | None) -> Path:
+    """A plain stack has the faster kernels; any other network whose products run in kernels has a schedule."""
+    try:
+        stack = dense_stack(program)
+        if unknown := [name for name in stack.activations if name not in ACTIVATIONS]:
+            raise NotGenerated(f"the activation {unknown[0]} has no Triton code")
+        if stack.head is not None and count_products(stack.head) > 1:
+            raise NotGenerated("most layers of the network lie before its plain stack")
+        if plan is not None:
+            if reason := too_large(plan.space):
+                return Path("", reason)
+            module(Spec.of(stack, plan.space, plan.outputs, plan))
+        return Path("stack", "the network is recognised and Triton runs here")
+    except NotGenerated as reason:
+        no_stack = str(reason)
+    if plan is not None and (len(plan.space) > MAX_CHANNELS or plan.space.order > MAX_ORDER):
+        return Path("", f"{no_stack}, and {_limits(plan.space)}")
+    try:
+        report = schedule(program, None).report()
+    except NotGenerated as reason:
+        return Path("", str(reason))
+    return Path("schedule", f"the network is recognised and Triton runs here; {no_stack}, so it runs by {report}")
+
+
+def too_large(space: ChannelSpace) -> str:
+    """Why the space is beyond the kernels of a stack, "" if it is not."""
+    if space.order <= MAX_ORDER and (len(space) <= MAX_CHANNELS or loops(space)):
+        return ""
+    return f"{_limits(space)}, or any number of first derivatives with operators such as a Laplacian"
+
+
+def _limits(space: ChannelSpace) -> str:
+    return f"{len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order {MAX_ORDER} fit"

@@ -1,0 +1,391 @@
+"""Run a schedule: buffers, launches, and the gradients of the operands.
+
+    forward   products (plain numbers out), pointwise groups (halves out where a product reads them, else plain)
+    adjoint   the nodes backwards: a group turns adjoints of what it wrote into adjoints of what it read, a product
+              adds zbar W to the adjoint of its source, and gives the gradient of its weights
+
+An adjoint that several layers contribute to (the gates of a modified MLP, a residual stream) is one plain buffer that
+they add to one after the other, so the order is fixed and the same input gives the same bits. Between the passes the
+results of products and what groups wrote are kept, activations are computed again. A chunk of points is as large as a
+fixed amount of memory allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from torch.nn import functional
+
+from pinnfuse.jets.closed_form import AffineJet, DenseJet, Gradients, JetValue, closed_form, dense, fit
+from pinnfuse.jets.engine import ChunkedEngine, positions
+from pinnfuse.jets.plan import Output
+from pinnfuse.jets.program import Affine, Program
+from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.kernels.jets import config, group, tiles
+from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
+from pinnfuse.kernels.jets.runner import multiprocessors, sum_rows
+from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule, schedule
+from pinnfuse.kernels.launching import launch
+
+SCRATCH_BYTES = 2 * 2**30
+"""Memory for the jets of a chunk of points."""
+
+
+@dataclass
+class _Halves:
+    """Jets [PARTS, channels, rows, H] with a scale for each block."""
+
+    data: Tensor
+    scale: Tensor
+
+
+@dataclass
+class _State:
+    """Of one chunk: points, jets that torch holds, plain buffers, halves, what adjoints of torch operations need."""
+
+    points: Tensor
+    tiles: int
+    torch: dict[int, JetValue]
+    plain: dict[int, Tensor] = field(default_factory=dict)
+    halves: dict[int, _Halves] = field(default_factory=dict)
+    saved: dict[int, Any] = field(default_factory=dict)
+
+
+class ScheduledEngine(ChunkedEngine):
+    """A network of any shape in one channel space. `chunk` is the number of points that go through together."""
+
+    def __init__(
+        self,
+        program: Program,
+        operands: list[Tensor],
+        space: ChannelSpace,
+        outputs: Sequence[Output],
+        coefficients: Sequence[float],
+        precision: str,
+    ):
+        self.operands = operands
+        self._detached = [t.detach() for t in operands]
+        self.schedule: Schedule = schedule(program, tuple(t.requires_grad for t in operands))
+        self.program = self.schedule.program
+        self._jets = closed_form(self.program, space, tuple(coefficients))
+        self._space, self._outputs = space, tuple(outputs)
+        self.parts = config.PARTS[precision]
+        like = operands[0]
+        self.device, self.dtype = like.device, like.dtype
+        widest = max(self.program.widths[n.value] for n in self.schedule.nodes if isinstance(n, Product))
+        self.config = tiles.tiles(widest, len(space), self.parts, config.capability(like.device))
+        self._coefficients = like.new_tensor(tuple(coefficients) or (0.0,))
+        item = 2 * self.parts or like.element_size()
+        stored = sum(
+            self._padded(v) * (item if form == "halves" else like.element_size())
+            for v, forms in self.schedule.stored.items()
+            for form in forms
+        )
+        products = [n for n in self.schedule.nodes if isinstance(n, Product)]
+        stored += sum(self._padded(n.value) * like.element_size() for n in products)
+        adjoints = sum(self._padded(v) for v in self.schedule.shared if self.schedule.active[v]) * like.element_size()
+        rows = self.config.rows
+        per_point = len(space) * (stored + adjoints // 2)  # at most about half of the adjoints are alive at once
+        self.chunk = max(rows, SCRATCH_BYTES // per_point // rows * rows)
+
+    # -- forward -----------------------------------------------------------------------------------------------------
+
+    def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
+        points = points.contiguous()
+        state = _State(points, -(-points.shape[0] // self.config.rows), {0: self._jets.coordinates(points)})
+        with self._on_device():
+            self._split_weights()
+            for node in self.schedule.nodes:
+                match node:
+                    case ByTorch():
+                        op = self.program.operations[node.position]
+                        inputs = [self._jet(j, state) for j in op.inputs]
+                        result = self._jets.apply(node.position, op, inputs, self._detached, state.saved)
+                        state.torch[node.position + 1] = result
+                    case Product():
+                        state.plain[node.value] = self._buffer(node.value, state)
+                        self._product(node, state.halves[node.source], state.plain[node.value], False, False)
+                    case Pointwise():
+                        self._group_forward(node, state)
+        last = dense(self._jet(len(self.program.operations), state))
+        return last[positions(self._outputs, points.device)], state
+
+    def _group_forward(self, node: Pointwise, state: _State) -> None:
+        args = [self._coefficients, *self._read_arguments(node, state)]
+        for value, (_, form) in zip(node.writes, node.group.writes, strict=True):
+            if form == "halves":
+                state.halves[value] = self._new_halves(value, state)
+                args += [state.halves[value].data, state.halves[value].scale]
+            else:
+                state.plain[value] = self._buffer(value, state)
+                args.append(state.plain[value])
+        kernel = group.module(self._space, node.group).forward_kernel
+        self._launch_group(kernel, node, state, [*args, len(state.points), state.tiles], {})
+
+    def _launch_group(
+        self, kernel: Any, node: Pointwise, state: _State, args: list[Any], needs: dict[str, int]
+    ) -> None:
+        width = self._padded(node.writes[0])
+        constants: dict[str, Any] = {"H": width, "ROWS": self.config.rows, "BLOCK": self.config.block}
+        constants |= {"PARTS": self.parts, "ONCE": not triton.knobs.runtime.interpret, **needs}
+        for r, (value, kind) in enumerate(zip(node.reads, node.group.reads, strict=True)):
+            if kind == "points":
+                constants[f"IN{r}"] = self._flat(value, state).width
+        grid = (state.tiles * (width // self.config.block),)
+        launch(kernel, grid, tuple(args), constants, num_warps=self.config.warps)
+
+    def _read_arguments(self, node: Pointwise, state: _State) -> list[Tensor]:
+        args: list[Tensor] = []
+        for value, kind, layer in zip(node.reads, node.group.reads, node.layers, strict=True):
+            if kind == "product":
+                args += [self._plain(value, state), self._bias(value, layer)]
+            elif kind == "points":
+                x = self._flat(value, state)
+                weight = self._detached[layer.operands[0]] if layer is not None else x.value
+                padded = _pad(weight, self._padded(value), x.width)
+                args += [x.value.contiguous(), x.rows.contiguous(), padded, self._bias(value, layer)]
+            elif kind == "plain":
+                args.append(self._plain(value, state))
+            else:
+                args += [state.halves[value].data, state.halves[value].scale]
+        width = self.program.widths[node.writes[0]]
+        for operand in node.operands:
+            row = self._detached[operand].reshape(-1).expand(width)
+            args.append(functional.pad(row, (0, self._padded(node.writes[0]) - width)).contiguous())
+        return args
+
+    def _flat(self, value: int, state: _State) -> AffineJet:
+        """What a layer of the points reads."""
+        x = state.torch[self.program.operations[value - 1].inputs[0]]
+        assert isinstance(x, AffineJet)
+        return x
+
+    # -- adjoint -----------------------------------------------------------------------------------------------------
+
+    def _backward(self, gradient: Tensor, state: Any, gradients: Gradients) -> None:
+        last, n = len(self.program.operations), len(state.points)
+        full = gradient.new_zeros(len(self._space), n, self.program.output_width)
+        full[positions(self._outputs, gradient.device)] = gradient
+        adjoints: dict[int, Tensor] = {}
+        zbar: dict[int, _Halves] = {}
+        self._give(last, full, adjoints, state)
+        with self._on_device():
+            for node in reversed(self.schedule.nodes):
+                self._back(node, adjoints, zbar, state, gradients)
+
+    def _back(
+        self, node: Node, adjoints: dict[int, Tensor], zbar: dict[int, _Halves], state: _State, gradients: Gradients
+    ) -> None:
+        active = self.schedule.active
+        match node:
+            case ByTorch():
+                op, value = self.program.operations[node.position], node.position + 1
+                grad = adjoints.pop(value, None)
+                if grad is None or not active[value]:
+                    return
+                grad = grad[:, : len(state.points), : self.program.widths[value]]
+                inputs, need = [self._jet(j, state) for j in op.inputs], [active[j] for j in op.inputs]
+                back = self._jets.pull_back(
+                    node.position, op, grad, inputs, need, self._detached, state.saved, gradients
+                )
+                for j, g in back:
+                    self._give(j, g, adjoints, state)
+            case Product():
+                if node.value not in zbar:
+                    return
+                z, source = zbar.pop(node.value), state.halves[node.source]
+                if gradients.wanted[node.op.operands[0]]:
+                    gradients.add(node.op.operands[0], self._outer(node, source, z))
+                if active[node.source]:
+                    exists = node.source in adjoints
+                    out = adjoints.setdefault(node.source, self._buffer(node.source, state, exists))
+                    self._product(node, z, out, True, exists)
+            case Pointwise():
+                self._group_back(node, adjoints, zbar, state, gradients)
+
+    def _group_back(
+        self,
+        node: Pointwise,
+        adjoints: dict[int, Tensor],
+        zbar: dict[int, _Halves],
+        state: _State,
+        gradients: Gradients,
+    ) -> None:
+        active = self.schedule.active
+        written = tuple(dict.fromkeys(node.writes))
+        if not any(v in adjoints and active[v] for v in written):
+            return
+        args = [self._coefficients, *self._read_arguments(node, state)]
+        args += [adjoints.pop(v) if v in adjoints else torch.zeros_like(self._buffer(v, state)) for v in written]
+        needs: dict[str, int] = {}
+        for r, (value, kind) in enumerate(zip(node.reads, node.group.reads, strict=True)):
+            if kind == "product":
+                needs[f"NEED{r}"] = int(active[value])
+                zbar[value] = self._new_halves(value, state)
+                args += [zbar[value].data, zbar[value].scale]
+            elif kind != "points":
+                needs[f"NEED{r}"] = 0 if not active[value] else 2 if value in adjoints else 1
+                if needs[f"NEED{r}"] == 1:
+                    adjoints[value] = self._buffer(value, state)
+                args.append(adjoints[value] if active[value] else self._coefficients)
+        sums = self._sum_rows_of(node, state)
+        width = self._padded(node.writes[0])
+        part = self._coefficients.new_empty(state.tiles, sums * width)
+        kernel = group.module(self._space, node.group).adjoint_kernel
+        self._launch_group(kernel, node, state, [*args, part, len(state.points), state.tiles, sums * width], needs)
+        self._collect(node, sum_rows(part).view(sums, width), state, gradients)
+
+    def _sum_rows_of(self, node: Pointwise, state: _State) -> int:
+        """Rows of sums of a group's adjoint, as `group._adjoint` orders them."""
+        count = len(node.operands)
+        for value, kind in zip(node.reads, node.group.reads, strict=True):
+            if kind == "product":
+                count += 1
+            elif kind == "points":
+                count += len(self._space) + self._flat(value, state).width
+        return max(count, 1)
+
+    def _collect(self, node: Pointwise, sums: Tensor, state: _State, gradients: Gradients) -> None:
+        """Gradients of biases, operands and layers of the points, from the sums over the points [rows, H]."""
+        width = self.program.widths[node.writes[0]]
+        rows = iter(sums[:, :width].unbind(0))
+        points_layers: list[tuple[Affine, AffineJet, list[Tensor]]] = []
+        for value, kind, layer in zip(node.reads, node.group.reads, node.layers, strict=True):
+            if layer is None:
+                continue
+            first = [next(rows) for _ in range(len(self._space) if kind == "points" else 1)]
+            if len(layer.operands) > 1 and gradients.wanted[layer.operands[1]]:
+                gradients.add(layer.operands[1], first[0].clone())
+            if kind == "points":
+                points_layers.append((layer, self._flat(value, state), first))
+        for operand in node.operands:
+            total = next(rows)
+            if gradients.wanted[operand]:
+                gradients.add(operand, fit(total, self._detached[operand]).clone())
+        for layer, x, totals in points_layers:
+            columns = [next(rows) for _ in range(x.width)]
+            if gradients.wanted[layer.operands[0]]:
+                weight = torch.stack(columns, 1)
+                if len(totals) > 1:
+                    weight = torch.addmm(weight, torch.stack(totals[1:], 1), x.rows)
+                gradients.add(layer.operands[0], weight)
+
+    def _give(self, value: int, gradient: Tensor, adjoints: dict[int, Tensor], state: _State) -> None:
+        """Add a gradient [channels, n, width] that torch made."""
+        if value in self.schedule.shared:
+            if value not in adjoints:
+                adjoints[value] = torch.zeros_like(self._buffer(value, state))
+            adjoints[value][:, : gradient.shape[1], : gradient.shape[2]] += gradient
+        else:
+            adjoints[value] = adjoints[value] + gradient if value in adjoints else gradient
+
+    # -- products ----------------------------------------------------------------------------------------------------
+
+    def _split_weights(self) -> None:
+        """Padded weights of every product, as halves, once for all chunks."""
+        if hasattr(self, "_weights"):
+            return
+        products = [n for n in self.schedule.nodes if isinstance(n, Product)]
+        padded = [
+            _pad(self._detached[n.op.operands[0]], self._padded(n.value), self._padded(n.source)) for n in products
+        ]
+        self._weights: dict[int, _Halves] = {}
+        largest = torch._foreach_norm(padded, float("inf")) if self.parts else padded
+        for node, w, top in zip(products, padded, largest, strict=True):
+            if self.parts == 0:
+                self._weights[node.value] = _Halves(w, w)
+                continue
+            halves = _Halves(torch.empty(self.parts, *w.shape, dtype=torch.float16, device=w.device), w.new_empty(1))
+            args = (w, top, halves.data, halves.scale, w.numel())
+            constants = {"BLOCK": 1024, "PARTS": self.parts}
+            launch(split_kernel, (w.numel() // 1024,), args, constants, num_warps=4)
+            self._weights[node.value] = halves
+
+    def _sizes(self, node: Product) -> dict[str, Any]:
+        sizes = {"IN": self._padded(node.source), "OUT": self._padded(node.value), "ROWS": self.config.rows}
+        return {**sizes, "BLOCK": self.config.block, "PARTS": self.parts}
+
+    def _product(self, node: Product, x: _Halves, out: Tensor, transposed: bool, add: bool) -> None:
+        """out (+)= x W^T or x W."""
+        c, w, rows = self.config, self._weights[node.value], out.shape[0] * out.shape[1]
+        constants = {**self._sizes(node), "TRANSPOSED": transposed, "ADD": add}
+        constants |= {"BM": c.product_rows, "BN": _divisor(out.shape[2], c.product_columns, c.block)}
+        grid = (triton.cdiv(rows, c.product_rows) * (out.shape[2] // constants["BN"]),)
+        args = (x.data, x.scale, w.data, w.scale, out, rows)
+        launch(product_kernel, grid, args, constants, num_warps=c.product[0], num_stages=c.product[1])
+
+    def _outer(self, node: Product, x: _Halves, z: _Halves) -> Tensor:
+        """The gradient of a product's weights."""
+        sizes, c = self._sizes(node), self.config
+        blocks = {key: _divisor(sizes[side], c.outer_block, c.block) for key, side in (("BI", "IN"), ("BO", "OUT"))}
+        count = sizes["IN"] // blocks["BI"] * (sizes["OUT"] // blocks["BO"])
+        rows = z.data.numel() // sizes["OUT"] // max(self.parts, 1)
+        split = max(1, min(rows // c.rows, 2 * multiprocessors(z.data.device) // count))
+        part = self._coefficients.new_empty(split, sizes["OUT"] * sizes["IN"])
+        constants = {**sizes, **blocks, "SPLIT": split}
+        args = (x.data, x.scale, z.data, z.scale, part, rows)
+        launch(outer_kernel, (count * split,), args, constants, num_warps=c.outer[0], num_stages=c.outer[1])
+        total = sum_rows(part).view(sizes["OUT"], sizes["IN"])
+        return total[: self.program.widths[node.value], : self.program.widths[node.source]]
+
+    # -- buffers -----------------------------------------------------------------------------------------------------
+
+    def _padded(self, value: int) -> int:
+        return config.padded_width(self.program.widths[value], self.config.block)
+
+    def _buffer(self, value: int, state: _State, exists: bool = False) -> Tensor:
+        shape = len(self._space), state.tiles * self.config.rows, self._padded(value)
+        return self._coefficients if exists else self._coefficients.new_empty(shape)
+
+    def _new_halves(self, value: int, state: _State) -> _Halves:
+        rows, width = len(self._space) * state.tiles * self.config.rows, self._padded(value)
+        if self.parts == 0:
+            data = self._coefficients.new_empty(rows, width)
+            return _Halves(data, data)
+        scales = rows // self.config.rows, width // self.config.block
+        data = torch.empty(self.parts, rows, width, dtype=torch.float16, device=self.device)
+        return _Halves(data, self._coefficients.new_empty(scales))
+
+    def _jet(self, value: int, state: _State) -> JetValue:
+        """A value as torch sees it."""
+        if value not in state.torch:
+            plain = state.plain[value][:, : len(state.points), : self.program.widths[value]]
+            state.torch[value] = DenseJet(plain)
+        return state.torch[value]
+
+    def _plain(self, value: int, state: _State) -> Tensor:
+        """A value as kernels see it: padded with zeros."""
+        if value not in state.plain:
+            data = dense(state.torch[value])
+            buffer = torch.zeros_like(self._buffer(value, state))
+            buffer[:, : data.shape[1], : data.shape[2]] = data
+            state.plain[value] = buffer
+        return state.plain[value]
+
+    def _bias(self, value: int, layer: Affine | None) -> Tensor:
+        width = self._padded(value)
+        if layer is None or len(layer.operands) < 2:
+            return self._coefficients.new_zeros(width)
+        bias = self._detached[layer.operands[1]]
+        return functional.pad(bias, (0, width - bias.shape[0])).contiguous()
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        """Launches go to the operands' device, which need not be the current one."""
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+
+
+def _divisor(width: int, largest: int, block: int) -> int:
+    """The largest of block, 2 block, 4 block .. up to `largest` that divides a padded width."""
+    while block * 2 <= largest and width % (block * 2) == 0:
+        block *= 2
+    return block
+
+
+def _pad(w: Tensor, rows: int, columns: int) -> Tensor:
+    return functional.pad(w, (0, columns - w.shape[1], 0, rows - w.shape[0])).contiguous()
