@@ -84,6 +84,7 @@ class PINN(LightningModule):
         self.row_written = False
         """The last training step wrote a row of losses: a moment to look, save or stop."""
         self._stepper: Stepper | None = None
+        self._explained = ""
         self._recent: list[tuple[int, Tensor]] = []  # (step, [loss, *terms])
 
     def forward(self, points: Tensor) -> Tensor:
@@ -137,6 +138,10 @@ class PINN(LightningModule):
     def on_train_end(self) -> None:
         if self._stepper is not None:
             self.report()
+            self._explained = self.explain()  # Lightning moves the network to the CPU when the fit is over
+
+    def on_train_start(self) -> None:
+        self._explained = ""
 
     @property
     def last_batch(self) -> Mapping[str, Points]:
@@ -145,6 +150,8 @@ class PINN(LightningModule):
 
     def explain(self) -> str:
         """How the loss is computed and how steps run; after the first step of a fit."""
+        if self._explained:
+            return self._explained
         if self._stepper is None:
             return "no step was made yet"
         inside = self.loss.interior.explain(self.net, self.last_batch[INTERIOR].points)

@@ -1,0 +1,104 @@
+"""Steps per second of training through `Trainer.fit`: plain, captured, with inner steps, with points drawn at every step.
+
+    python benchmarks/training_steps.py benchmarks/results [steps] [rounds]
+
+burgers, 6 hidden layers of 64, 4,096 points, Adam. A row is the median over the rounds (variants take turns); compilation,
+capture and the first 200 steps are not counted. Writes `<out>/<card>/training_steps.json`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from pinnfuse import problems
+from pinnfuse.bench import machine
+from pinnfuse.datamodules import CollocationDataModule
+from pinnfuse.models import PINN, for_problem
+from pinnfuse.optimizers import Phase
+from pinnfuse.problems import TrainingSpec
+from pinnfuse.training.quiet import silence
+
+FIRST = 200
+PLAIN = TrainingSpec(interior=4096, sampler="uniform", resample_every=0, precision="float32", graph=False)
+VARIANTS = {
+    "plain": PLAIN,
+    "captured": dataclasses.replace(PLAIN, graph=True),
+    "captured, 100 inner steps": dataclasses.replace(PLAIN, graph=True, inner_steps=100),
+    "captured, 100 inner steps, new points every step": dataclasses.replace(
+        PLAIN, graph=True, inner_steps=100, resample_every=1
+    ),
+    "captured, 100 inner steps, new points every 200 steps": dataclasses.replace(
+        PLAIN, graph=True, inner_steps=100, resample_every=200, sampler="sobol"
+    ),
+}
+
+
+class Clock(Callback):
+    """Seconds of the steps after the first ones."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[int, float]] = []
+
+    def on_train_batch_end(self, trainer: Trainer, *unused: Any) -> None:
+        step = trainer.global_step
+        if (not self.marks and step >= FIRST) or step == trainer.max_steps:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            self.marks.append((step, time.perf_counter()))
+
+    @property
+    def steps_per_second(self) -> float:
+        (first, start), (last, end) = self.marks[0], self.marks[-1]
+        return (last - first) / (end - start)
+
+
+def measure(spec: TrainingSpec, steps: int) -> tuple[float, str, float]:
+    """Steps per second, how steps ran, and the last loss."""
+    problem = problems.get("burgers")
+    torch.manual_seed(0)
+    spec = dataclasses.replace(spec, phases=[Phase("adam", steps, 1e-3)])
+    net = for_problem(problem, "mlp", width=64, depth=6)
+    module, clock = PINN(problem, net, spec, log_every=1000), Clock()
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "max_epochs": -1}
+    trainer = Trainer(
+        **quiet, devices=1, max_steps=steps, limit_val_batches=0, enable_model_summary=False, callbacks=[clock]
+    )
+    trainer.fit(module, CollocationDataModule(problem, spec))
+    return clock.steps_per_second, module.explain(), module.last_loss
+
+
+def main(out: str, steps: int = 3000, rounds: int = 3) -> None:
+    silence()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    found: dict[str, list[tuple[float, str, float]]] = {name: [] for name in VARIANTS}
+    for _ in range(rounds):
+        for name, spec in VARIANTS.items():
+            found[name].append(measure(spec, steps))
+    rows = {
+        name: {
+            "steps_per_second": round(statistics.median(r[0] for r in runs), 1),
+            "all": [round(r[0], 1) for r in runs],
+            "loss": runs[-1][2],
+            "how": runs[-1][1].splitlines(),
+        }
+        for name, runs in found.items()
+    }
+    folder = Path(out) / machine.name(device).replace(" ", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    result = {"versions": machine.versions(), "commit": machine.commit(), "steps": steps, "rows": rows}
+    (folder / "training_steps.json").write_text(json.dumps(result, indent=2) + "\n")
+    for name, row in rows.items():
+        print(f"{row['steps_per_second']:9.1f} steps/s  {name}  {row['how'][-1]}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *(int(a) for a in sys.argv[2:]))
