@@ -5,6 +5,7 @@ Floating-point contraction is off: every product and sum rounds once, as in torc
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -49,7 +50,7 @@ def deposit(c: Any) -> None:
     block = _block(len(c.x), crowded=c.deposits == "two-stage")
     constants = {"SPECIES": c.species, "DEPOSIT": MODES[c.deposits], "BLOCK": block}
     args = (c.trails[c.now], c.x, c.y, c.kind, c.reals, len(c.x), *c.shape, c.first, c.rows)
-    launch(pheromone_deposit_kernel, (triton.cdiv(len(c.x), block),), args, constants, **OPTIONS)
+    _launch(pheromone_deposit_kernel, (triton.cdiv(len(c.x), block),), args, constants)
 
 
 def diffuse_and_decay(c: Any) -> None:
@@ -63,7 +64,7 @@ def diffuse_and_decay(c: Any) -> None:
     none = c.clock  # stands in for a map that is not there
     args = (c.fields[c.now], c.trails[c.now], new, c.trails[1 - c.now], _or(c.food, none), _or(c.obstacles, none))
     grid = (triton.cdiv(width, block), triton.cdiv(rows, lines), c.species)
-    launch(diffuse_and_decay_kernel, grid, (*args, c.reals, c.clock, rows, width), constants, **OPTIONS)
+    _launch(diffuse_and_decay_kernel, grid, (*args, c.reals, c.clock, rows, width), constants)
 
 
 def field_tile(rows: int, width: int) -> tuple[int, int]:
@@ -79,12 +80,23 @@ def _agents(c: Any, sensed: Tensor, *, sense: bool, move: bool, deposit: int) ->
     constants |= {"SENSE": sense, "MOVE": move, "DEPOSIT": deposit, "BLOCK": block}
     args = (c.fields[c.now], c.x, c.y, c.heading, c.identity, c.kind, c.integers, c.reals, c.clock)
     args += (_or(c.obstacles, c.clock), sensed, c.trails[c.now], count, *c.shape, c.first, c.rows)
-    launch(agent_sense_and_update_kernel, (triton.cdiv(count, block),), args, constants, **OPTIONS)
+    _launch(agent_sense_and_update_kernel, (triton.cdiv(count, block),), args, constants)
 
 
 def _block(count: int, crowded: bool) -> int:
     """Agents of a program: few for small colonies, so that all cores have work; many share a block's sums."""
     return 128 if count < 1 << 16 else 512 if crowded else 256
+
+
+def _launch(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> None:
+    overlap = _overlaps(args[0].device)
+    launch(kernel, grid, args, constants | {"OVERLAP": overlap}, **OPTIONS, **({"launch_pdl": True} if overlap else {}))
+
+
+@functools.cache
+def _overlaps(device: torch.device) -> bool:
+    """Whether a kernel may be launched while the one before it ends, which hides some of the launch."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _or(tensor: Tensor | None, stand_in: Tensor) -> Tensor:

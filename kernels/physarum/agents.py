@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pinnfuse.kernels.physarum.arithmetic import along, below, cell, fit, read, sine, words
+from pinnfuse.kernels.physarum.arithmetic import after_the_kernel_before, along, below, cell, fit, read, sine, words
 
 COUNT = tl.constexpr(1)
 TWO_STAGE = tl.constexpr(2)
@@ -36,8 +36,9 @@ def agent_sense_and_update_kernel(
     trail_ptr,                                          # [S, rows, W] deposits
     count, height, width, first, rows,
     SPECIES: tl.constexpr, TORUS: tl.constexpr, BILINEAR: tl.constexpr, OBSTACLES: tl.constexpr,
-    SENSE: tl.constexpr, MOVE: tl.constexpr, DEPOSIT: tl.constexpr, BLOCK: tl.constexpr,
+    SENSE: tl.constexpr, MOVE: tl.constexpr, DEPOSIT: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    after_the_kernel_before(OVERLAP)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < count
     x, y = tl.load(x_ptr + i, mask=mask, other=0), tl.load(y_ptr + i, mask=mask, other=0)
@@ -105,9 +106,10 @@ def pheromone_deposit_kernel(
     x_ptr, y_ptr, kind_ptr,  # [A]
     reals_ptr,              # [S, 4 + S]
     count, height, width, first, rows,
-    SPECIES: tl.constexpr, DEPOSIT: tl.constexpr, BLOCK: tl.constexpr,
+    SPECIES: tl.constexpr, DEPOSIT: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The deposits alone: whole numbers (any order, same bits), the same summed within blocks first, or floats."""
+    after_the_kernel_before(OVERLAP)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < count
     x, y = tl.load(x_ptr + i, mask=mask, other=0), tl.load(y_ptr + i, mask=mask, other=0)

@@ -7,6 +7,14 @@ import triton.language as tl
 
 
 @triton.jit
+def after_the_kernel_before(OVERLAP: tl.constexpr):
+    """Programmatic dependent launch: this kernel was launched while the one before it ran; wait for its results."""
+    if OVERLAP:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
 def sine(angle):
     """32768 sin(2 pi angle / 65536), integer."""
     signed = ((angle + 32768) & 65535) - 32768

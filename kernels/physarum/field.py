@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from pinnfuse.kernels.physarum.arithmetic import fit
+from pinnfuse.kernels.physarum.arithmetic import after_the_kernel_before, fit
 
 
 @triton.jit(do_not_specialize=["rows", "width"])
@@ -26,8 +26,9 @@ def diffuse_and_decay_kernel(
     clock_ptr,     # [2] step, seed
     rows, width,
     SPECIES: tl.constexpr, TORUS: tl.constexpr, COUNT: tl.constexpr, FOOD: tl.constexpr, OBSTACLES: tl.constexpr,
-    ALIGNED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ALIGNED: tl.constexpr, OVERLAP: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    after_the_kernel_before(OVERLAP)
     if ALIGNED:
         width = tl.multiple_of(width, 16)
     species = tl.program_id(2)

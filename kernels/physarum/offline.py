@@ -27,15 +27,20 @@ def resources(capability: int, deposit: int = 1, half: bool = False, **flags: An
     """
     constants = {"SPECIES": 1, "TORUS": True, "BILINEAR": False, "OBSTACLES": False, "FOOD": False, "ALIGNED": True}
     constants |= {"SENSE": True, "MOVE": True, "DEPOSIT": deposit, "COUNT": deposit != 3, "ROWS": 8, "BLOCK": 256}
+    overlap = capability >= 90
+    constants["OVERLAP"] = overlap
     constants |= flags
     field = "fp16" if half else "fp32"
     types = TYPES | {"trail_ptr": "fp32" if deposit == 3 else "i32", "field_ptr": field, "new_ptr": field}
     types["cleared_ptr"] = types["trail_ptr"]
     kernels = (agent_sense_and_update_kernel, pheromone_deposit_kernel, diffuse_and_decay_kernel)
-    return [_compile(kernel, types, constants, capability) for kernel in kernels]
+    options = OPTIONS | ({"launch_pdl": True} if overlap else {})
+    return [_compile(kernel, types, constants, capability, options) for kernel in kernels]
 
 
-def _compile(kernel: Any, types: dict[str, str], constants: dict[str, Any], capability: int) -> Resources:
+def _compile(
+    kernel: Any, types: dict[str, str], constants: dict[str, Any], capability: int, options: dict[str, Any]
+) -> Resources:
     signature, values, hints = {}, {}, {}
     for i, name in enumerate(kernel.arg_names):
         if name in constants:
@@ -45,7 +50,7 @@ def _compile(kernel: Any, types: dict[str, str], constants: dict[str, Any], capa
         else:
             signature[name] = "i32"
     compiled = triton.compile(
-        ASTSource(kernel, signature, values, hints), target=GPUTarget("cuda", capability, 32), options=OPTIONS
+        ASTSource(kernel, signature, values, hints), target=GPUTarget("cuda", capability, 32), options=options
     )
     registers, stack = _usage(compiled.asm["cubin"])
     return Resources(kernel.fn.__name__, capability, registers, stack, compiled.metadata.shared)

@@ -32,6 +32,17 @@ def name(device: torch.device) -> str:
     return re.sub(r"[^A-Za-z0-9.+-]+", "_", text).strip("_")
 
 
+def clocks(device: torch.device) -> str | None:
+    """SM and memory clock now and at most, driver, as `nvidia-smi` prints them; None without a card or the tool."""
+    fields = "clocks.sm,clocks.max.sm,clocks.mem,driver_version"
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", f"--id={device.index or 0}"]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.stdout.strip() or None if device.type == "cuda" and result.returncode == 0 else None
+
+
 def versions() -> dict[str, str | None]:
     """Of everything that is measured; None where it is not installed."""
     found: dict[str, str | None] = {"pinnfuse": pinnfuse.__version__, "python": platform.python_version()}

@@ -23,12 +23,13 @@ class Replay:
 
     def run(self, steps: int) -> None:
         sim = self.sim
-        if sim.device.type == "cuda" and steps >= STEPS_PER_GRAPH + 2:
+        captured = self._graph is not None and self._stages == sim.stages
+        if sim.device.type == "cuda" and steps >= STEPS_PER_GRAPH + sim.colony.now + (0 if captured else 2):
             with torch.cuda.device(sim.device):
                 if sim.colony.now == 1:  # a graph starts where it was captured
                     sim.step()
                     steps -= 1
-                if self._graph is None or self._stages != sim.stages:
+                if not captured:
                     sim.step()  # compiles, outside of the capture
                     sim.step()
                     steps -= 2
