@@ -1,9 +1,9 @@
-"""Steps per second of training through `Trainer.fit`: plain, captured, with inner steps, with points drawn at every step.
+"""Steps per second of training through `Trainer.fit`: plain, captured, with inner steps, with new points every step.
 
     python benchmarks/training_steps.py benchmarks/results [steps] [rounds]
 
-burgers, 6 hidden layers of 64, 4,096 points, Adam. A row is the median over the rounds (variants take turns); compilation,
-capture and the first 200 steps are not counted. Writes `<out>/<card>/training_steps.json`.
+burgers, 6 hidden layers of 64, 4,096 points, Adam. A row is the median over the rounds (variants take turns);
+compilation, capture and the first 200 steps are not counted. Writes `<out>/<card>/training_steps.json`.
 """
 
 from __future__ import annotations
