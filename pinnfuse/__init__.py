@@ -1,10 +1,21 @@
 """pinnfuse: fused residual losses for physics-informed networks and neural PDE surrogates, in PyTorch and Triton."""
 
 from pinnfuse.errors import BackendUnavailable
-from pinnfuse.grid import Grid
+from pinnfuse.grid import FusedGridResidualLoss, Grid
 from pinnfuse.pde import PDE, Data, Jet, Parameter
 from pinnfuse.residual import FusedResidualLoss, derivatives
 
 __version__ = "0.1.0"
 
-__all__ = ["PDE", "BackendUnavailable", "Data", "FusedResidualLoss", "Grid", "Jet", "Parameter", "__version__", "derivatives"]
+__all__ = [
+    "PDE",
+    "BackendUnavailable",
+    "Data",
+    "FusedGridResidualLoss",
+    "FusedResidualLoss",
+    "Grid",
+    "Jet",
+    "Parameter",
+    "__version__",
+    "derivatives",
+]

@@ -7,11 +7,13 @@ from pinnfuse.grid.boundary import Dirichlet, Neumann, OneSided, Periodic
 from pinnfuse.grid.dispatch import backends
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.operators import biharmonic, curl, derivative, divergence, gradient, laplacian
+from pinnfuse.grid.residual import FusedGridResidualLoss
 from pinnfuse.grid.stencils import AxisStencil, Row, axis_stencil
 
 __all__ = [
     "AxisStencil",
     "Dirichlet",
+    "FusedGridResidualLoss",
     "Grid",
     "Neumann",
     "OneSided",

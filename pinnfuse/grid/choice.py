@@ -1,0 +1,40 @@
+"""Which backend a grid residual takes, and why: the rules of `pinnfuse.grid.dispatch`, and what the equations allow."""
+
+from __future__ import annotations
+
+import logging
+
+from torch import Tensor
+
+from pinnfuse.errors import BackendUnavailable
+from pinnfuse.grid import dispatch
+from pinnfuse.grid.dispatch import Choice
+from pinnfuse.grid.reference import Scheme
+
+NAME = "FusedGridResidualLoss"
+log = logging.getLogger("pinnfuse")
+_announced: set[str] = set()
+
+
+def choose(backend: str, scheme: Scheme, fields: Tensor) -> tuple[Choice, str]:
+    """The backend and the reason; `fields` [B, T, C, *space].
+
+    Raises:
+        BackendUnavailable: an explicit "triton" that cannot run, with the reason.
+    """
+    choice = dispatch.choose(backend, NAME, fields)
+    if choice.backend == "torch":
+        return choice, "asked for" if choice.explicit else dispatch.obstacle(fields) or "asked for"
+    from pinnfuse.grid import fused  # the only place that may import triton
+
+    reason = fused.obstacle(scheme, fields)
+    if not reason:
+        return choice, "Triton runs here"
+    if choice.explicit:
+        raise BackendUnavailable(
+            f"{NAME}: backend 'triton' was asked for but cannot run: {reason}. Available here: 'torch', or 'auto'."
+        )
+    if reason not in _announced:
+        _announced.add(reason)
+        log.info("backend 'auto' picked 'torch' for a grid residual: %s", reason)
+    return Choice("torch", False, NAME), reason

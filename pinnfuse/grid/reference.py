@@ -1,0 +1,141 @@
+"""Discrete residuals in plain torch: stencils one after the other, differentiable. In float64 the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from pinnfuse.grid import stencils
+from pinnfuse.grid.boundary import OneSided
+from pinnfuse.grid.discretise import Composite, Discretisation, Leaf
+from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.stencils import AxisStencil
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A discrete form on given grids: one per field, and times t_n = start + n step."""
+
+    form: Discretisation
+    grids: tuple[Grid, ...]
+    step: float = 0.0
+    start: float = 0.0
+
+    @property
+    def grid(self) -> Grid:
+        """What all fields share: axes, spacing, centring, origin."""
+        return self.grids[0]
+
+    @cached_property
+    def first(self) -> dict[str, float]:
+        """Coordinates of the first point."""
+        one = self.grid.coordinates([1] * self.grid.dimension, dtype=torch.float64)
+        return {axis: float(x[0]) for axis, x in one.items()}
+
+    @cached_property
+    def outside(self) -> Grid:
+        """The grid of an expression, of which nothing is known at walls."""
+        return one_sided(self.grid)
+
+    def stencils(self, part: Leaf | Composite) -> tuple[tuple[int, AxisStencil], ...]:
+        """(axis number, formula) in the order of application. The number on a wall enters with the first: along the
+        wall it is constant, so what a second one differentiates is zero on its own wall."""
+        grid = self.grids[self.form.pde.fields.index(part.field)] if isinstance(part, Leaf) else self.outside
+        found: list[tuple[int, AxisStencil]] = []
+        for k, order in enumerate(part.index):
+            if order:
+                formula = stencils.axis_stencil(grid, grid.axes[k], order)
+                found.append((k, formula.linear() if found else formula))
+        return tuple(found)
+
+    def describe(self) -> tuple[str, ...]:
+        """One line per stencil."""
+        lines = []
+        for part in self.form.parts:
+            what = (
+                f" of {part.expression.xreplace({a.symbol: a.symbol.func(a.name) for a in part.arguments})}"
+                if (isinstance(part, Composite))
+                else ""
+            )
+            levels = f", levels {', '.join(f'{c:g} u^n+{k}' for k, c in part.levels)}" if isinstance(part, Leaf) else ""
+            for k, formula in self.stencils(part):
+                walls = "periodic" if formula.periodic else f"{len(formula.low)} + {len(formula.high)} rows at walls"
+                points = " ".join(map(str, formula.offsets))
+                lines.append(f"{part.name}{what}: points {points} along {self.grid.axes[k]}, {walls}{levels}")
+        return tuple(lines)
+
+    @cached_property
+    def minimum(self) -> tuple[int, ...]:
+        """Least number of points per axis."""
+        least = [1] * self.grid.dimension
+        for part in self.form.parts:
+            for k, formula in self.stencils(part):
+                rows = (*formula.low, *formula.high)
+                reach = max((1 + i for row in rows for i in row.offsets_from_that_end), default=1)
+                least[k] = max(least[k], formula.minimum, len(formula.low) + len(formula.high) + 1, reach)
+        return tuple(least)
+
+
+def one_sided(grid: Grid) -> Grid:
+    """The same points, and nothing known at the walls."""
+    return Grid(
+        grid.axes,
+        grid.spacing,
+        boundary={a: grid.sides[a] if grid.periodic[a] else OneSided() for a in grid.axes},
+        order=grid.order,
+        centring=grid.centring,
+        origin=grid.origin,
+    )
+
+
+def residuals(
+    scheme: Scheme,
+    fields: Tensor,
+    coordinates: Sequence[Tensor],
+    parameters: Mapping[str, Tensor],
+    data: Mapping[str, Tensor],
+) -> Tensor:
+    """Residuals [B, T', E, *space] of fields [B, T, C, *space].
+
+    Args:
+        coordinates: of the points, one 1-D tensor per axis.
+        parameters: each 0-d or [B].
+        data: each broadcasts to [B, T', *space].
+    """
+    form, d = scheme.form, scheme.grid.dimension
+    count = fields.shape[1] - form.scheme.levels + 1
+    batched = {name: p.reshape(-1, *(1,) * (d + 1)) if p.dim() else p for name, p in parameters.items()}
+
+    def combined(leaf: Leaf) -> Tensor:
+        channel = fields[:, :, form.pde.fields.index(leaf.field)]
+        terms = [channel[:, level : level + count] * c for level, c in leaf.levels]
+        return sum(terms[1:], terms[0])
+
+    def differentiated(values: Tensor, part: Leaf | Composite) -> Tensor:
+        for k, formula in scheme.stencils(part):
+            values = stencils.apply(formula, values, k - d)
+        return values
+
+    leaves = {leaf.symbol: differentiated(combined(leaf), leaf) for leaf in form.leaves}
+    composites = []
+    for composite, function in zip(form.composites, form.composite_functions, strict=True):
+        values = [leaves[leaf.symbol] for leaf in composite.arguments]
+        (expression,) = function(*values)
+        composites.append(differentiated(expression, composite))
+    points = [x.reshape(-1, *(1,) * (d - 1 - k)) for k, x in enumerate(coordinates)]
+    if form.time is not None:
+        steps = torch.arange(count, dtype=torch.float64, device=fields.device)
+        points.append((scheme.start + scheme.step * steps).to(fields.dtype).reshape(-1, *(1,) * d))
+    columns = form.residual_function(
+        *leaves.values(),
+        *composites,
+        *points,
+        *(batched[name] for name in form.parameters),
+        *(data[name] for name in form.pde.data),
+    )
+    shape = (fields.shape[0], count, *fields.shape[3:])
+    return torch.stack([torch.as_tensor(c).to(fields).expand(shape) for c in columns], dim=2)
