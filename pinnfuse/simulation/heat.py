@@ -1,0 +1,80 @@
+r"""The heat equation by explicit Euler steps: u_t = alpha laplacian(u).
+
+    u(t + dt) = u(t) + dt alpha (D u(t) + c)
+
+D is the discrete Laplacian of the grid with its walls, c what the walls' numbers contribute. The step is stable where
+|1 + dt alpha lambda| <= 1 for every eigenvalue lambda of D: dt <= min -2 Re(lambda) / (alpha |lambda|^2), which for the
+periodic grid of order 2 and equal spacing h is alpha dt / h^2 <= 1 / (2 d).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from pinnfuse.grid import Grid, axis_stencil, operators
+
+LONGEST = 32
+"""Points of an axis with walls whose eigenvalues are computed: those at walls do not change beyond."""
+
+
+@lru_cache(maxsize=256)
+def largest_stable_step(grid: Grid, shape: tuple[int, ...]) -> float:
+    """Largest stable alpha dt of explicit Euler, units of length^2."""
+    total = torch.zeros((), dtype=torch.complex128)
+    for axis, n in zip(grid.axes, shape, strict=True):
+        stencil = axis_stencil(grid, axis, 2)
+        if grid.periodic[axis]:
+            values = stencil.symbol(2 * torch.pi * torch.arange(n, dtype=torch.float64) / n)
+        else:
+            values = torch.linalg.eigvals(stencil.matrix(min(n, LONGEST))[0])
+            top = stencil.symbol(torch.tensor([torch.pi], dtype=torch.float64))  # what more points tend to
+            values = torch.cat([values, top]) if n > LONGEST else values
+        total = (total.unsqueeze(-1) + values).flatten()
+        total = total[total.abs() > 1e-9 / min(grid.spacing) ** 2] if total.numel() > 4096 else total
+        total = _extreme(total)
+    total = total[total.abs() > 1e-12 * float(total.abs().max())]
+    return float((-2 * total.real / total.abs() ** 2).min()) if total.numel() else math.inf
+
+
+def _extreme(values: Tensor) -> Tensor:
+    """The values that can bound the step: all complex ones, and the most negative real ones."""
+    real = values[values.imag.abs() <= 1e-9 * values.abs().max()]
+    curved = values[values.imag.abs() > 1e-9 * values.abs().max()]
+    return torch.cat([real[real.real.argmin()].reshape(1), curved]) if real.numel() else curved
+
+
+def heat(
+    u0: Tensor, grid: Grid, *, diffusivity: float, dt: float | None = None, steps: int = 1, backend: str = "auto"
+) -> Tensor:
+    r"""`steps` explicit steps of $u_t = \alpha \nabla^2 u$.
+
+    Args:
+        u0: `[..., *space]`.
+        diffusivity: alpha > 0, length^2 / time.
+        dt: of a step; 0.9 of the largest stable one by default.
+        backend: of the Laplacian: "auto", "torch" or "triton".
+
+    Raises:
+        ValueError: a step that would be unstable, with the largest stable one; bad shapes or numbers.
+    """
+    space = grid.check(u0, "heat", "u0")
+    if not (math.isfinite(diffusivity) and diffusivity > 0):
+        raise ValueError(f"heat: `diffusivity` must be finite and > 0; got {diffusivity}.")
+    if steps < 0:
+        raise ValueError(f"heat: `steps` must be >= 0; got {steps}.")
+    largest = largest_stable_step(grid, space) / diffusivity
+    dt = 0.9 * largest if dt is None else float(dt)
+    if not dt > 0:
+        raise ValueError(f"heat: `dt` must be > 0; got {dt}.")
+    if dt > largest * (1 + 1e-9):
+        raise ValueError(
+            f"heat: `dt` = {dt:.6g} would be unstable; the largest stable step is {largest:.6g}. Use a smaller one."
+        )
+    u = u0
+    for _ in range(steps):
+        u = torch.add(u, operators.laplacian(u, grid, backend=backend), alpha=dt * diffusivity)
+    return u
