@@ -24,3 +24,144 @@ def bench(options: Namespace, device: Any, console: Console) -> int:
         raise ValueError(f"--seconds: expected a positive number; got {options.seconds}.")
     report = run(device, options.out, console, seconds=options.seconds, quick=options.quick)
     return 1 if any("failed" in row for row in report["rows"]) else 0
+
+
+def parser() -> ArgumentParser:
+    from pinnfuse.simulation.physarum.palettes import PALETTES, QUALITATIVE
+    from pinnfuse.simulation.physarum.spawn import MODES
+
+    parser = ArgumentParser(description="Agents that follow and feed a field: run it, and write pictures of it.")
+    parser.add_argument("--shape", type=str, default=None, help="HEIGHTxWIDTH in cells; 400x400, or that of the image")
+    parser.add_argument("--agents", type=int, default=20_000, help="how many")
+    parser.add_argument("--species", type=int, default=1, help="how many; each follows itself and avoids the others")
+    parser.add_argument("--steps", type=int, default=1000, help="how many")
+    parser.add_argument("--seed", type=int, default=0, help="of all random numbers")
+    parser.add_argument("--boundary", type=str, default="torus", help="torus or walls")
+    parser.add_argument("--sensing", type=str, default="nearest", help="nearest or bilinear")
+    parser.add_argument("--deposits", type=str, default="count", help="count, two-stage or float")
+    parser.add_argument("--spawn", type=str, default="disc", help=f"one of {', '.join(MODES)}")
+    parser.add_argument("--spawn_jitter", type=float, default=0.0, help="cells")
+    parser.add_argument("--image", type=str, default=None, help="start of the field; and of agents with --spawn image")
+    parser.add_argument("--strength", type=float, default=1.0, help="field where the image is white")
+    for name, text in _parameters().items():
+        parser.add_argument(f"--{name}", type=float, default=None, help=text)
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
+    parser.add_argument("--backend", type=str, default="auto", help="auto, torch or triton")
+    parser.add_argument("--out", type=str, required=True, help="comma-separated files: .gif, .apng, .mp4, .png")
+    parser.add_argument("--save", type=str, default=None, help="file for the last state")
+    parser.add_argument("--resume", type=str, default=None, help="state to go on from, instead of a new colony")
+    parser.add_argument("--every", type=int, default=10, help="steps between frames")
+    parser.add_argument("--palette", type=str, default="slime", help=f"comma-separated, in turn: {', '.join(PALETTES)}")
+    parser.add_argument("--cycle", type=int, default=0, help="places the palette turns each frame, of 256")
+    parser.add_argument("--fps", type=float, default=20.0, help="frames per second")
+    parser.add_argument("--size", type=int, default=800, help="longest side of a picture")
+    parser.add_argument("--live", action="store_true", help="frames into Weights & Biases while it runs")
+    parser.epilog = f"In steps rather than continuous: {', '.join(QUALITATIVE)}."
+    return parser
+
+
+def _parameters() -> dict[str, str]:
+    """The numbers among `Parameters`, with their defaults."""
+    from dataclasses import fields
+
+    from pinnfuse.simulation.physarum import Parameters
+
+    numbers = {f.name: f.default for f in fields(Parameters) if isinstance(f.default, float)}
+    return {name: f"default {value:g}, see Parameters" for name, value in numbers.items()}
+
+
+def run(options: Namespace, device: Any, console: Console) -> int:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from pinnfuse.simulation.physarum.movie import film
+
+    sim = _colony(options, device)
+    names = _names(options.palette)
+    live = _Live(options) if options.live else None
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("steps", total=options.steps)
+
+        def watch(done: int, frame: Any) -> None:
+            progress.update(task, completed=done)
+            if live:
+                live.show(sim.steps_done, frame)
+
+        written = film(
+            sim,
+            options.steps,
+            _names(options.out),
+            every=options.every,
+            palettes=names,
+            cycle=options.cycle,
+            fps=options.fps,
+            size=options.size,
+            watch=watch,
+        )
+    if options.save:
+        sim.save(options.save)
+        written = [*written, options.save]
+    if live:
+        live.finish()
+    console.print(f"wrote {', '.join(map(str, written))}", soft_wrap=True, highlight=False)
+    return 0
+
+
+def _colony(options: Namespace, device: Any) -> Any:
+    import torch
+
+    from pinnfuse.simulation import Physarum
+
+    given = {name: getattr(options, name) for name in _parameters() if getattr(options, name) is not None}
+    if options.resume:
+        if options.image:
+            raise ValueError("--image: a resumed colony has its field; leave out --image or --resume.")
+        sim = Physarum.load(options.resume, device, options.backend)
+        sim.set(**given)
+        return sim
+    shape = None
+    if options.shape is not None:
+        sides = options.shape.lower().split("x")
+        if len(sides) != 2 or not all(side.isdecimal() for side in sides):
+            raise ValueError(f"--shape: expected HEIGHTxWIDTH, e.g. 400x400; got {options.shape!r}.")
+        shape = (int(sides[0]), int(sides[1]))
+    names = ("agents", "species", "seed", "boundary", "sensing", "deposits", "spawn", "spawn_jitter", "backend")
+    given |= {name: getattr(options, name) for name in names} | {"device": device}
+    if options.species > 1:
+        given["attraction"] = 2 * torch.eye(options.species) - 1
+    if options.image:
+        return Physarum.from_image(options.image, options.strength, shape, **given)
+    return Physarum(shape or (400, 400), **given)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+class _Live:
+    """Frames of a running simulation in Weights & Biases; offline without an account."""
+
+    def __init__(self, options: Namespace):
+        import os
+        from pathlib import Path
+
+        import wandb
+
+        from pinnfuse.tracking.wandb import logged_in
+
+        self.wandb = wandb
+        folder = Path(_names(options.out)[0]).resolve().parent if _names(options.out) else Path.cwd()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.run = wandb.init(
+            project="pinnfuse-physarum",
+            dir=folder,
+            mode=os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline"),  # type: ignore[arg-type]
+            config=options.as_dict(),
+            settings=wandb.Settings(silent=True, quiet=True, console="off"),
+        )
+
+    def show(self, step: int, frame: Any) -> None:
+        self.run.log({"frame": self.wandb.Image(frame.convert("RGB"))}, step=step)
+
+    def finish(self) -> None:
+        self.run.finish()
