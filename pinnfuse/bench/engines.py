@@ -65,7 +65,8 @@ def _compiled(case: Case) -> tuple[Step, str]:
     net = case.network()
     weights = list(net.parameters())
     torch.compiler.reset()  # one function in many shapes would reach the limit of recompilations
-    loss = torch.compile(peers.torch_jets(case.plan), fullgraph=True, dynamic=False)
+    jets = peers.torch_jets(case.plan, case.kind, case.frequencies(net))
+    loss = torch.compile(jets, fullgraph=True, dynamic=False)
     return _step(case, net, lambda points: loss(weights, points)), "collapsed jets, torch.compile"
 
 
@@ -80,8 +81,12 @@ def _jax(case: Case) -> tuple[Step, str]:
     if case.dtype == torch.float64:
         jax.config.update("jax_enable_x64", True)
     level = {"float64": "highest", "float32": "highest", "tf32": "tensorfloat32", "bf16x3": "BF16_BF16_F32_X3"}
-    gradient = jax.jit(jax.value_and_grad(peers.jax_jets(case.plan)))
-    weights = [jax.numpy.asarray(p.detach().cpu().numpy()) for p in case.network().parameters()]
+    net = case.network()
+    weights = [jax.numpy.asarray(p.detach().cpu().numpy()) for p in net.parameters()]
+    frequencies = case.frequencies(net)
+    if frequencies is not None:
+        frequencies = jax.numpy.asarray(frequencies.cpu().numpy())
+    gradient = jax.jit(jax.value_and_grad(peers.jax_jets(case.plan, case.kind, frequencies)))
     known: dict[int, object] = {}
 
     def step(points: Tensor) -> tuple[Any, Sequence[Any]]:

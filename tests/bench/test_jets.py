@@ -28,7 +28,8 @@ def test_the_jets_of_the_peers_are_right(name: str) -> None:
     net, (points, _) = problem.network(), problem.inputs(2)
     truth = FusedResidualLoss(problem.pde, backend="autograd").double()(net, points)
     gradients = torch.autograd.grad(truth, list(net.parameters()), allow_unused=True)
-    loss = peers.torch_jets(problem.plan)(list(net.parameters()), points)
+    frequencies = problem.frequencies(net)
+    loss = peers.torch_jets(problem.plan, problem.kind, frequencies)(list(net.parameters()), points)
     found = torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)
     assert loss.item() == pytest.approx(truth.item(), rel=1e-12)
     for ours, theirs in zip(found, gradients, strict=True):
