@@ -1,4 +1,4 @@
-r"""Gray-Scott: two reacting, diffusing substances that form spots, stripes and waves.
+r"""Gray-Scott: two reacting, diffusing substances that form spots, stripes and mazes.
 
     u_t = D_u laplacian(u) - u v^2 + F (1 - u),     v_t = D_v laplacian(v) + u v^2 - (F + k) v
 
@@ -24,7 +24,6 @@ REGIMES: dict[str, tuple[float, float]] = {
     "stripes": (0.050, 0.063),
     "maze": (0.029, 0.057),
     "holes": (0.039, 0.058),
-    "waves": (0.014, 0.045),
 }
 """Names of patterns -> (feed, kill), after Pearson's map."""
 
@@ -53,7 +52,7 @@ def patches(
     batch: int = 1,
     *,
     count: int = 6,
-    radius: float = 0.1,
+    radius: float = 0.04,
     noise: float = 0.01,
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
@@ -62,7 +61,7 @@ def patches(
     """Starts `[batch, 2, *space]`: u = 1, v = 0, but u = 1/2, v = 1/4 in `count` random balls, a little noise on both.
 
     Args:
-        radius: of the balls, in units of length; they wrap around periodic axes.
+        radius: of the balls, in units of length; they wrap around periodic axes. Large balls starve in the middle.
     """
     generator = torch.Generator().manual_seed(seed)
     at = grid.coordinates(shape, dtype=torch.float64)
