@@ -115,7 +115,7 @@ def write_open(path: Path, frames: Iterable[Image.Image], fps: float) -> None:
         duration = max(2, round(100 / fps)) * 10  # GIF counts hundredths; viewers slow down shorter ones
         first.save(path, format="GIF", save_all=True, append_images=iterator, duration=duration, loop=0, disposal=1)
     elif kind == ".apng":
-        images = (image.convert("RGB") for image in iterator)
+        images = [image.convert("RGB") for image in iterator]  # Pillow walks through them twice
         options = {"save_all": True, "append_images": images, "duration": 1000 / fps, "loop": 0}
         first.convert("RGB").save(path, format="PNG", **options)
     else:

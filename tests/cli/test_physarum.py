@@ -1,0 +1,90 @@
+"""`pinnfuse physarum` from options to files, and its errors in one line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from pinnfuse.cli.main import main
+from pinnfuse.simulation import Physarum
+
+SMALL = ["physarum", "--device", "cpu", "--backend", "torch", "--shape", "20x30", "--agents", "60", "--steps", "12"]
+
+
+def test_pictures_and_a_state_to_go_on_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gif, state = tmp_path / "new" / "a.gif", tmp_path / "state.pt"
+    options = ["--every", "4", "--palette", "ember,tableau", "--cycle", "9", "--speed", "0.5", "--save", str(state)]
+    assert main([*SMALL, *options, "--out", f"{gif},{tmp_path / 'a.png'}"]) == 0
+    with Image.open(gif) as image:
+        assert image.n_frames == 3 and image.size == (30, 20)
+    assert "wrote" in capsys.readouterr().out
+    assert main([*SMALL, "--resume", str(state), "--out", str(tmp_path / "b.png"), "--save", str(state)]) == 0
+    resumed = Physarum.load(state, backend="torch")
+    assert resumed.steps_done == 24 and resumed.parameters.speed == 0.5
+    straight = Physarum((20, 30), 60, spawn="disc", speed=0.5, backend="torch").run(24)
+    assert torch.equal(resumed.field, straight.field)
+
+
+def test_an_image_sets_the_shape(tmp_path: Path) -> None:
+    Image.fromarray(np.tile(np.arange(40, dtype=np.uint8) * 6, (25, 1))).save(tmp_path / "i.png")
+    command = ["physarum", "--device", "cpu", "--agents", "50", "--steps", "2", "--spawn", "image"]
+    assert main([*command, "--image", str(tmp_path / "i.png"), "--out", str(tmp_path / "o.png")]) == 0
+    with Image.open(tmp_path / "o.png") as image:
+        assert image.size == (40, 25)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--shape", "20"], "--shape: expected HEIGHTxWIDTH"),
+        (["--speed", "-1"], "`speed` must be finite and >= 0"),
+        (["--decay", "1.5"], "`decay` must be in [0, 1]"),
+        (["--image", "no.png"], "no image at no.png"),
+        (["--palette", "slimy"], "Did you mean 'slime'"),
+        (["--resume", "no.pt"], "no file at no.pt"),
+        (["--spawn", "rings"], "Did you mean 'ring'"),
+    ],
+)
+def test_a_wrong_value_is_one_line(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*SMALL, *options, "--out", str(tmp_path / "a.gif")]) == 1
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_live_frames_reach_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert main([*SMALL, "--every", "6", "--live", "--out", str(tmp_path / "a.gif")]) == 0
+    assert len(list(tmp_path.glob("wandb/offline-run-*/files/media/images/frame_*.png"))) == 2
+
+
+def test_bench(tmp_path: Path) -> None:
+    assert main(["bench", "physarum", "--quick", "--seconds", "0.02", "--device", "cpu", "--out", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*/physarum.json")
+    report = json.loads(path.read_text())
+    (row,) = report["rows"]
+    assert row["check"] == "6 steps against torch: same bits" and row["first_call_s"] > 0
+    assert row["steps_per_s"] == pytest.approx(1e3 / row["step_ms"]["median"])
+    assert row["updates_per_s"] == pytest.approx(500 * row["steps_per_s"])
+    assert {"machine", "versions", "commit", "date", "protocol"} <= set(report)
+    assert set(report["scaling"]) == {"cells", "agents", "steps"}
+    assert all(len(s["regimes"]) == len(s["sizes"]) == len(s["seconds"]) for s in report["scaling"].values())
+    assert report["crowded"]["slowdown, two-stage"] > 0
+
+
+def test_a_wrong_kernel_gives_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pinnfuse.bench.physarum import cases, runner
+
+    device, case = torch.device("cpu"), cases.QUICK[0]
+    sim = case.colony(device).run(2)
+    sim.colony.x[0] = (sim.colony.x[0] + 65536) % (64 * 65536)
+    with pytest.raises(RuntimeError, match="the bits differ"):
+        runner.check(sim, case, device)
+    monkeypatch.setattr(cases.Case, "colony", lambda self, *_, made=[sim, case.colony(device)]: made.pop(0))
+    row = runner.measure(case, device, 0.01)
+    assert "step_ms" not in row and "bits differ" in row["failed"]
