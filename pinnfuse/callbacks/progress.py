@@ -1,9 +1,11 @@
-"""The progress bar: step, phase, loss, relative L2, speed."""
+"""The progress bar: step, phase, loss, relative L2, time left; and what is being done while there is no bar."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
@@ -64,16 +66,24 @@ class RunProgress(ProgressBar):
         if self._bar is not None and time.monotonic() - self._shown >= self.interval:
             self._draw(trainer, module)
 
+    @contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Say in the bar what holds up the steps."""
+        if self._bar is not None:
+            self._bar.update(self._task, phase=what)
+            self._bar.refresh()
+        yield
+
     def _draw(self, trainer: Trainer, module: LightningModule) -> None:
         assert isinstance(module, PINN) and self._bar is not None
         self._shown = time.monotonic()
-        errors = " ".join(f"{name} {value:.1e}" for name, value in list(module.rel_l2.items())[:3]) or "-"
         self._bar.update(
             self._task,
             completed=trainer.global_step,
             phase=module.schedule.phase.optimizer,
             loss="-" if math.isnan(module.last_loss) else f"{module.last_loss:.2e}",  # NaN before the first row
-            error=errors,
+            error=" ".join(f"{n} {module.rel_l2[n]:.1e}" for n in module.problem.headline[:2] if n in module.rel_l2)
+            or "-",
         )
         self._bar.refresh()
 

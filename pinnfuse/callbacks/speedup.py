@@ -6,6 +6,7 @@ import copy
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,12 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
 from pinnfuse.callbacks.memory import PeakStorage
+from pinnfuse.callbacks.progress import RunProgress
 from pinnfuse.callbacks.stopwatch import Stopwatch
 from pinnfuse.models.pinn import PINN
 from pinnfuse.models.problem_loss import Points, ProblemLoss
+
+_OURS, _NESTED = "ours", "autograd"
 
 
 @dataclass(frozen=True)
@@ -30,20 +34,36 @@ class Cost:
 class SpeedupMonitor(Callback):
     """Times steps (loss, gradient, Adam update) with the run's backend and with nested autograd, on the same batch.
 
-    It works on copies of network and loss, alternates the two, takes medians, and is not counted in the training
-    time. Memory on CUDA is `torch.cuda`'s peak; on CPU that of all tensors that are alive at once (`PeakStorage`).
+    It works on copies of network and loss, alternates the two so that both meet the same load of the machine, and takes
+    medians over all measurements of the run. It is not counted in the training time. Memory on CUDA is `torch.cuda`'s
+    peak; on CPU that of all tensors that are alive at once (`PeakStorage`).
 
     Args:
         stopwatch: paused meanwhile.
-        steps: timed steps of each; 0 measures the run's own backend only.
-        budget_seconds: the baseline stops after that long, with at least one step done.
+        steps: timed steps of each in one measurement; 0 measures the run's own backend only.
+        budget_seconds: a measurement ends after that long, with at least one step of each done.
+        at_end: measure again after the last step.
     """
 
-    def __init__(self, stopwatch: Stopwatch, steps: int = 3, budget_seconds: float = 20.0):
-        self.stopwatch, self.steps, self.budget_seconds = stopwatch, steps, budget_seconds
-        self.ours: Cost | None = None
-        self.baseline: Cost | None = None
+    def __init__(self, stopwatch: Stopwatch, steps: int = 9, budget_seconds: float = 10.0, at_end: bool = False):
+        self.stopwatch, self.steps, self.budget_seconds, self.at_end = stopwatch, steps, budget_seconds, at_end
+        self._times: dict[str, list[float]] = {_OURS: [], _NESTED: []}
+        self._memory: dict[str, float] = {}
         self._wanted = True
+
+    @property
+    def ours(self) -> Cost | None:
+        """With the run's backend."""
+        return self._cost(_OURS)
+
+    @property
+    def baseline(self) -> Cost | None:
+        """With nested autograd; None if it was not measured, or did not fit."""
+        return self._cost(_NESTED)
+
+    def _cost(self, which: str) -> Cost | None:
+        times = self._times[which]
+        return Cost(statistics.median(times), self._memory[which]) if times and which in self._memory else None
 
     @property
     def speedup(self) -> float | None:
@@ -64,13 +84,21 @@ class SpeedupMonitor(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: dict[str, Points], *unused: Any
     ) -> None:
-        if not self._wanted:
-            return
-        self._wanted = False
+        if self._wanted:
+            self._wanted = False
+            self._measure_on(trainer, module, batch)
+
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, PINN)
+        if self.at_end and module.last_batch:
+            self._measure_on(trainer, module, module.last_batch)
+
+    def _measure_on(self, trainer: Trainer, module: LightningModule, batch: Mapping[str, Points]) -> None:
         if not trainer.is_global_zero:
             return
         assert isinstance(module, PINN)
-        with self.stopwatch.paused():
+        bar = trainer.progress_bar_callback
+        with self.stopwatch.paused(), bar.doing("timing") if isinstance(bar, RunProgress) else nullcontext():
             self._measure(module, batch)
         values = {
             "perf/peak_memory_mb": self.ours.memory_mb if self.ours else None,
@@ -80,35 +108,34 @@ class SpeedupMonitor(Callback):
         module.record({name: value for name, value in values.items() if value is not None})
 
     def _measure(self, module: PINN, batch: Mapping[str, Points]) -> None:
-        ours = _step(module.net, module.loss, batch)
+        ours = training_step(module.net, module.loss, batch)
         ours()  # the first call traces the network
-        times: tuple[list[float], list[float]] = ([], [])
-        memory = [_peak_memory(ours, module.device), None]
+        started = time.perf_counter()
+        self._memory[_OURS] = _peak_memory(ours, module.device)
         try:
-            nested = _step(module.net, module.loss, batch, "autograd")
-            started = time.perf_counter()
+            steps = {_OURS: ours}
             if self.steps:
-                memory[1] = _peak_memory(nested, module.device)  # warms up, too
-            for _ in range(max(self.steps, 3)):
-                times[0].append(_milliseconds(ours, module.device))
-                if self.steps and (not times[1] or time.perf_counter() - started < self.budget_seconds):
-                    times[1].append(_milliseconds(nested, module.device))
+                nested = training_step(module.net, module.loss, batch, "autograd")
+                self._memory[_NESTED] = _peak_memory(nested, module.device)  # warms up, too
+                steps[_NESTED] = nested
+            for _ in range(self.steps or 3):
+                for which, step in steps.items():
+                    self._times[which].append(milliseconds(step, module.device))
+                if time.perf_counter() - started > self.budget_seconds:
+                    break
         except torch.cuda.OutOfMemoryError:  # the baseline does not fit; then there is no ratio either
-            times[0].append(_milliseconds(ours, module.device))
-        self.ours = Cost(statistics.median(times[0]), memory[0] or 0.0)
-        self.baseline = Cost(statistics.median(times[1]), memory[1]) if times[1] and memory[1] is not None else None
+            self._memory.pop(_NESTED, None)
+            self._times[_OURS].append(milliseconds(ours, module.device))
 
     def state_dict(self) -> dict[str, Any]:
-        pair = ("ours", self.ours), ("baseline", self.baseline)
-        return {name: [cost.step_ms, cost.memory_mb] for name, cost in pair if cost}
+        return {"times": self._times, "memory": self._memory}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        for name, values in state_dict.items():
-            setattr(self, name, Cost(*values))
-        self._wanted = not state_dict
+        self._times, self._memory = state_dict["times"], state_dict["memory"]
+        self._wanted = not self._memory
 
 
-def _step(
+def training_step(
     net: nn.Module, loss: ProblemLoss, batch: Mapping[str, Points], backend: str | None = None
 ) -> Callable[[], None]:
     """One training step on copies, so that the run does not notice."""
@@ -125,7 +152,8 @@ def _step(
     return step
 
 
-def _milliseconds(step: Callable[[], None], device: torch.device) -> float:
+def milliseconds(step: Callable[[], None], device: torch.device) -> float:
+    """How long the step takes, on a card until it is done."""
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.synchronize(device)

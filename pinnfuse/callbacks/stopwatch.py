@@ -41,7 +41,7 @@ class Stopwatch(Callback):
         before = time.perf_counter()
         yield
         spent = time.perf_counter() - before
-        if self._start is not None:
+        if self._start is not None and self._end is None:
             self._start += spent
         self._mark = self._mark[0] + spent, self._mark[1]
 

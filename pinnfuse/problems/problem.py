@@ -82,6 +82,11 @@ class Problem:
                 if name not in known:
                     raise ValueError(f"Problem {self.name!r}: `{argument}` names {name!r}. {nearest(name, known)}")
 
+    @property
+    def headline(self) -> tuple[str, ...]:
+        """The metrics to show where there is little room: those of several fields (the velocity), else all."""
+        return tuple(name for name, fields in self.metrics.items() if len(fields) > 1) or tuple(self.metrics)
+
     def soft_conditions(self, hard: bool = True, periodic: bool = True) -> tuple[Condition, ...]:
         """The conditions that remain loss terms when the output transform and the periodic embedding are (not) used."""
         return tuple(

@@ -1,14 +1,15 @@
-"""Runs: configuration, command line, output folder. What `train.py` calls."""
+"""Runs: `fit` for a problem of your own; configuration, command line and output folder of `train.py`."""
 
 from typing import TYPE_CHECKING, Any
 
 from pinnfuse.training.config import RecordConfig, RunConfig
 
 if TYPE_CHECKING:
+    from pinnfuse.training.fitting import fit
     from pinnfuse.training.main import main
     from pinnfuse.training.run import Run
 
-__all__ = ["RecordConfig", "Run", "RunConfig", "main"]
+__all__ = ["RecordConfig", "Run", "RunConfig", "fit", "main"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,6 +17,10 @@ def __getattr__(name: str) -> Any:
         from pinnfuse.training.main import main
 
         return main
+    if name == "fit":
+        from pinnfuse.training.fitting import fit
+
+        return fit
     if name == "Run":
         from pinnfuse.training.run import Run
 

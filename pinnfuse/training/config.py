@@ -18,14 +18,18 @@ class RecordConfig:
     """Steps between two rows of losses"""
     validate_every: int = 500
     """Steps between two comparisons with the reference"""
+    validate_first: int = 50
+    """Step of the first of them; 0 for none before validate_every"""
     checkpoint_seconds: float = 60.0
     """Seconds between two writes of checkpoints/last.ckpt"""
     figures: bool = True
     """Draw figures at the end"""
     animations: bool = True
     """Draw GIFs of time-dependent problems, too"""
-    speedup_steps: int = 3
-    """Steps of the nested autograd baseline that are timed at the start; 0 for none"""
+    speedup_steps: int = 9
+    """Steps that are timed with and without nested autograd, in turns, at the start; 0 for no comparison"""
+    speedup_at_end: bool = False
+    """Time as many again after the last step"""
     project: str = "pinnfuse"
     """Name of the W&B project"""
 
@@ -60,6 +64,8 @@ class RunConfig:
     """Number of devices (processes on CPU), or a list such as "0,2\""""
     strategy: str = "auto"
     """Lightning strategy, e.g. ddp"""
+    threads: int | None = None
+    """Threads on a CPU; by default as many as help in a short trial, or what OMP_NUM_THREADS says"""
     options: dict[str, Any] = field(default_factory=dict)
     """Options of the problem, e.g. --options.reynolds 400"""
     network: dict[str, Any] = field(default_factory=dict)

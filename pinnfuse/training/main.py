@@ -21,12 +21,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--list" in arguments:
         console.print(listing())
         return 0
-    silence()
-    from pinnfuse.models.pinn import NonFiniteLoss
-    from pinnfuse.training.run import Run  # Lightning and W&B, which --list does without
+    with console.status("loading PyTorch and Lightning"):
+        silence()
+        from pinnfuse.models.pinn import NonFiniteLoss
+        from pinnfuse.training.run import Run  # Lightning and W&B, which --list does without
 
     try:
-        run = Run(parse(arguments), console)
+        with console.status("reading the settings") as status:
+            run = Run(parse(arguments), console)
+            run.prepare(status.update)
         run.fit()
         with console.status("comparing with the reference, drawing figures"):
             summary = run.finish()

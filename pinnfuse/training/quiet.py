@@ -1,11 +1,14 @@
-"""Lightning's tips and warnings that a user of `train.py` cannot act on."""
+"""Lightning's tips and warnings that someone who trains a problem cannot act on."""
 
 from __future__ import annotations
 
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+_LOGGERS = ("lightning.pytorch", "lightning.fabric", "lightning", "pytorch_lightning")
 _PATTERNS = (
     ".*does not have many workers.*",  # points are drawn on the device: no workers by design
     ".*isinstance\\(treespec, LeafSpec\\).*",  # Lightning against a newer torch
@@ -25,10 +28,25 @@ def silence() -> None:
     """Keep the terminal to the progress bar, the closing line, and what a user can act on."""
     import lightning.pytorch  # noqa: F401  # which sets its own levels
 
-    for name in ("lightning.pytorch", "lightning.fabric", "lightning", "pytorch_lightning"):
+    for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
     for pattern in _PATTERNS:
         warnings.filterwarnings("ignore", pattern)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """`silence` for a while."""
+    import lightning.pytorch  # noqa: F401
+
+    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+    with warnings.catch_warnings():
+        silence()
+        try:
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
 
 
 def first_process() -> bool:

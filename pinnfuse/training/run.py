@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,15 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from pinnfuse import problems
-from pinnfuse.callbacks import Checkpoints, GracefulStop, RunProgress, SpeedupMonitor, Stopwatch
+from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, RunProgress, SpeedupMonitor, Stopwatch
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.models import PINN, for_problem
 from pinnfuse.optimizers import total_steps
 from pinnfuse.tracking import History, QuietWandbLogger
 from pinnfuse.training import cli
+from pinnfuse.training import threads as cores
 from pinnfuse.training.config import RunConfig
+from pinnfuse.training.fitting import trainer_options, use_threads
 from pinnfuse.training.quiet import first_process
 from pinnfuse.training.summary import Summary, device_name, finite, versions
 
@@ -53,7 +56,7 @@ class Run:
         self.resumed_at = self._resume(self.checkpoint) if self.checkpoint else 0
         self.data = CollocationDataModule(self.problem, training, config.seed, planned)
         self.stopwatch = Stopwatch(self.data.points_per_step, training.max_seconds)
-        self.speedup = SpeedupMonitor(self.stopwatch, config.record.speedup_steps)
+        self.speedup = SpeedupMonitor(self.stopwatch, config.record.speedup_steps, at_end=config.record.speedup_at_end)
         self.checkpoints = Checkpoints(self.folder / "checkpoints", config.record.checkpoint_seconds)
         self.stop = GracefulStop()
         self.history = History(None if config.logger == "none" else self.folder / "metrics.csv")
@@ -73,29 +76,20 @@ class Run:
 
     def _trainer(self, console: Console) -> Trainer:
         config, record = self.config, self.config.record
-        accelerator = config.accelerator
-        if accelerator == "auto":
-            accelerator = "gpu" if torch.cuda.is_available() else "cpu"
+        inner = config.training.inner_steps
         title = self.problem.name.replace("_", " ")
-        options: dict[str, Any] = {
-            "accelerator": accelerator,
+        validate = max(1, record.validate_every // inner)
+        options = trainer_options(self.steps, record.log_every, validate, config.accelerator)
+        options |= {
             "devices": config.devices,
             "strategy": config.strategy,
-            "max_epochs": -1,
-            "max_steps": self.steps,
-            "val_check_interval": max(1, record.validate_every // config.training.inner_steps),
-            "check_val_every_n_epoch": None,
-            "num_sanity_val_steps": 0,
-            "log_every_n_steps": record.log_every,
-            "enable_checkpointing": False,
-            "enable_model_summary": False,
-            "use_distributed_sampler": False,
             "logger": self._loggers(),
             "callbacks": [
                 self.stop,
                 self.stopwatch,
                 self.speedup,
                 self.checkpoints,
+                FirstLook(record.validate_first, inner),
                 RunProgress(title, self.steps, console),
             ],
         }
@@ -110,8 +104,28 @@ class Run:
             loggers.append(QuietWandbLogger(self.folder, self.config.record.project, asdict(self.config)))
         return loggers
 
+    def prepare(self, say: Callable[[str], None] = lambda text: None) -> None:
+        """What takes seconds before the first step, where a caller wants to say so; `fit` would do it, too.
+
+        Args:
+            say: told what is being done.
+        """
+        say("computing the reference solution (kept for later runs)")
+        self.problem.evaluation_points()
+        for logger in self.trainer.loggers:
+            if isinstance(logger, QuietWandbLogger):
+                say("starting Weights & Biases")
+                logger.experiment  # noqa: B018  # which starts it
+        say("trying how many threads are fastest")
+        self._choose_threads()
+
+    def _choose_threads(self) -> None:
+        if self.trainer.strategy.root_device.type == "cpu" and self.trainer.world_size == 1:
+            self.config.threads = use_threads(cores.wanted(self.config.threads), self.module, self.data)
+
     def fit(self) -> None:
         """Train to the end of the schedule, a limit, or Ctrl-C."""
+        self._choose_threads()
         if first_process():
             cli.save(self.config, self.folder / "config.yaml")
         if self.checkpoint:
@@ -151,6 +165,10 @@ class Run:
             seconds=self.stopwatch.seconds,
             loss=self.module.last_loss,
             rel_l2=dict(self.module.rel_l2),
+            parameters={
+                name: {"found": float(value.detach()), "true": self.problem.true_parameters.get(name)}
+                for name, value in self.module.loss.interior.parameter_values().items()
+            },
             step_ms=ours.step_ms if ours else None,
             autograd_step_ms=nested.step_ms if nested else None,
             speedup=self.speedup.speedup,

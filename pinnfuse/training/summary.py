@@ -33,6 +33,8 @@ class Summary:
     """weighted total after the last step"""
     rel_l2: dict[str, float | None]
     """relative L2 error of each metric against the reference"""
+    parameters: dict[str, dict[str, float | None]]
+    """of the PDE, where trained: "found", and "true" where that is known"""
     step_ms: float | None
     """loss, gradient and Adam update"""
     autograd_step_ms: float | None
@@ -49,7 +51,12 @@ class Summary:
     def line(self, folder: Path) -> str:
         """The closing line of a run, for rich."""
         errors = ", ".join(f"{name} [bold green]{_number(value)}[/]" for name, value in self.rel_l2.items())
-        parts = [f"relative L2: {errors}", f"{self.steps:,} steps in {duration(self.seconds)}"]
+        parts = [f"relative L2: {errors}"]
+        for name, values in self.parameters.items():
+            true = values["true"]
+            known = "" if true is None else f" (true: {true:g})"
+            parts.append(f"{name} [bold green]{values['found']:.4g}[/]{known}")
+        parts += [f"{self.steps:,} steps in {duration(self.seconds)}"]
         if self.speedup is not None:
             parts.append(f"speed-up over nested autograd [bold]{self.speedup:.1f}x[/]")
         return " [dim]|[/] ".join([*parts, str(folder)])
@@ -84,10 +91,11 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: torch.device) -> str:
-    """`NVIDIA H200` or `cpu, 2 threads`."""
+    """`NVIDIA H200`, `cpu, 1 thread` or `cpu, 2 threads`."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _number(value: float | None) -> str:

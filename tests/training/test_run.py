@@ -11,7 +11,7 @@ from pinnfuse.models.pinn import NonFiniteLoss
 from pinnfuse.training import cli
 from pinnfuse.training.run import Run, read_checkpoint, run_folder
 
-KEYS = ["pde", "problem", "backend", "precision", "device", "seed", "steps", "seconds", "loss", "rel_l2"]
+KEYS = ["pde", "problem", "backend", "precision", "device", "seed", "steps", "seconds", "loss", "rel_l2", "parameters"]
 KEYS += ["step_ms", "autograd_step_ms", "speedup", "peak_memory_mb", "autograd_peak_memory_mb", "versions"]
 
 
