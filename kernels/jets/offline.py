@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pinnfuse.kernels.jets import config
+from pinnfuse.jets.program import Program
+from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.kernels.jets import config, group
 from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
+from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
 from pinnfuse.kernels.jets.runner import hopper_module, module
+from pinnfuse.kernels.jets.schedule import Pointwise, Product, schedule
 from pinnfuse.kernels.jets.source import LOSS_AND_GRADIENT, Spec
+from pinnfuse.kernels.jets.tiles import tiles
 
 HALVES = ("i_ptr", "a_ptr", "z_ptr", "halves_ptr")
 
@@ -63,19 +69,55 @@ def resources(spec: Spec, width: int, precision: str, capability: int, hopper: b
     return [_compile(kernel, constants, parts, capability, *options) for kernel, options in kernels]
 
 
-def _compile(kernel: Any, constants: dict[str, Any], parts: int, capability: int, warps: int, stages: int) -> Resources:
+def schedule_resources(program: Program, space: ChannelSpace, precision: str, capability: int) -> list[Resources]:
+    """Compile every kernel of a network's schedule for a compute capability; each different kernel once."""
+    parts, plan = config.PARTS[precision], schedule(program, None)
+    widest = max(program.widths)
+    c = tiles(widest, len(space), parts, capability)
+    h = config.padded_width(widest, c.block)
+    constants = {"H": h, "IN": h, "OUT": h, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": True}
+    constants |= {"BM": c.product_rows, "BN": min(h, c.product_columns), "BI": min(h, c.outer_block)}
+    constants |= {"BO": min(h, c.outer_block), "SPLIT": 8, "TRANSPOSED": True, "ADD": True}
+    groups = dict.fromkeys(node.group for node in plan.nodes if isinstance(node, Pointwise))
+    found = []
+    for g in groups:
+        numbers = {f"IN{r}": 3 for r in range(len(g.reads))} | {f"NEED{r}": 2 for r in range(len(g.reads))}
+        halves = [f"r{r}_ptr" for r, kind in enumerate(g.reads) if kind == "halves"]
+        halves += [f"d{r}_ptr" for r, kind in enumerate(g.reads) if kind == "product"]
+        halves += [f"out{w}_ptr" for w, (_, form) in enumerate(g.writes) if form == "halves"]
+        made = group.module(space, g)
+        for kernel in (made.forward_kernel, made.adjoint_kernel):
+            found.append(_compile(kernel, constants | numbers, parts, capability, c.warps, 3, halves))
+    assert any(isinstance(node, Product) for node in plan.nodes)
+    found.append(_compile(product_kernel, constants, parts, capability, *c.product, ("i_ptr", "w_ptr")))
+    found.append(_compile(outer_kernel, constants, parts, capability, *c.outer, ("a_ptr", "z_ptr")))
+    if parts:
+        found.append(_compile(split_kernel, constants | {"BLOCK": 1024}, parts, capability, 4, 3))
+    return found
+
+
+def _compile(
+    kernel: Any,
+    constants: dict[str, Any],
+    parts: int,
+    capability: int,
+    warps: int,
+    stages: int,
+    halves: Collection[str] | None = None,
+) -> Resources:
     name = kernel.fn.__name__
     real, half = ("*fp64", "*fp64") if parts == 0 else ("*fp32", "*fp16")
-    weights = ("w_ptr",) if name in ("forward_kernel", "backward_kernel") else ()
+    if halves is None:
+        halves = (*HALVES, "w_ptr") if name in ("forward_kernel", "backward_kernel") else HALVES
     signature, values, hints = {}, {}, {}
     for i, argument in enumerate(kernel.arg_names):
         if argument in constants:
             signature[argument], values[i,] = "constexpr", constants[argument]
         elif argument.endswith("_ptr"):
-            signature[argument] = half if argument in (*HALVES, *weights) else real
+            signature[argument] = half if argument in halves else real
         else:
             signature[argument] = "i32"
-        if argument.endswith("_ptr") or argument in ("weight_stride", "layer_stride"):
+        if argument.endswith("_ptr") or argument in ("weight_stride", "layer_stride", "part_stride"):
             hints[i,] = [["tt.divisibility", 16]]
     source: Any = ASTSource
     if getattr(kernel, "is_gluon", lambda: False)():

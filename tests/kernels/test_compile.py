@@ -30,6 +30,50 @@ print(json.dumps([asdict(r) for r in resources(spec, width, precision, capabilit
 """
 
 
+GATED = """
+import json, sys
+from dataclasses import asdict
+from pinnfuse import PDE, models
+from pinnfuse.jets import recognise
+from pinnfuse.jets.plan import plan
+from pinnfuse.kernels.jets.offline import schedule_resources
+
+capability, width, precision, activation, kind = json.loads(sys.argv[1])
+p = plan(PDE("u", "t x", equations={"equation": "u_t + u*u_x - 0.01*u_xx"}))
+net = models.get(kind)(2, 1, width=width, depth=1 if kind == "piratenet" else 2, activation=activation)
+rows = schedule_resources(recognise(net, 2).program, p.space, precision, capability)
+print(json.dumps([asdict(r) for r in rows]))
+"""
+
+
+def compiled(script, case, tmp_path, root):
+    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(case)], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (80, 128, "float32", "tanh", "modified_mlp"),
+        (90, 256, "float32", "tanh", "piratenet"),
+        (90, 64, "float64", "tanh", "modified_mlp"),
+        (100, 64, "tf32", "silu", "modified_mlp"),
+    ],
+    ids=str,
+)
+def test_schedules_compile_without_a_card(case, tmp_path, root):
+    rows = compiled(GATED, case, tmp_path, root)
+    assert len(rows) >= 8
+    for row in rows:
+        assert 0 < row["registers"] <= 255
+        assert row["shared"] <= SHARED_KB[case[0]] * 1024, row
+        assert row["stack"] <= (1024 if case[2] == "float64" or case[0] < 90 else 64), row
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -47,12 +91,7 @@ print(json.dumps([asdict(r) for r in resources(spec, width, precision, capabilit
     ids=str,
 )
 def test_compiles_without_a_card(case, tmp_path, root):
-    environment = os.environ | {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(root)}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(case)], env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    rows = json.loads(done.stdout)
+    rows = compiled(SCRIPT, case, tmp_path, root)
     assert len(rows) >= 5
     for row in rows:
         assert 0 < row["registers"] <= 255
