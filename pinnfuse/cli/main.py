@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _verify(options.verify)
         if command == "physarum":
             return physarum.run(options.physarum, _device(options.physarum.device), _console())
+        if command == "profile":
+            return physarum.profile(options.profile.physarum, _device(options.profile.physarum.device), _console())
         if options.bench.subcommand == "physarum":
             return physarum.bench(options.bench.physarum, _device(options.bench.physarum.device), _console())
         return _bench_jets(options.bench.jets)
@@ -73,6 +75,11 @@ def _parser() -> ArgumentParser:
     jets.add_argument("--logger", type=str, default=None, help="wandb, or nothing")
     kinds.add_subcommand("jets", jets, help="loss and parameter gradients of residuals")
     kinds.add_subcommand("physarum", physarum.bench_parser(), help="steps per second of the simulation")
+
+    profile = ArgumentParser(description="Operations, CUDA calls and kernels of a step; traces and stacks.")
+    commands.add_subcommand("profile", profile, help="where the time of a step goes")
+    targets = profile.add_subcommands()
+    targets.add_subcommand("physarum", physarum.profile_parser(), help="a step of the simulation")
 
     commands.add_subcommand("physarum", physarum.parser(), help="run the simulation and write pictures")
     return parser

@@ -1,4 +1,4 @@
-"""`pinnfuse physarum` and `pinnfuse bench physarum`: options, and what they start."""
+"""`pinnfuse physarum`, `pinnfuse bench physarum`, `pinnfuse profile physarum`: options, and what they start."""
 
 from __future__ import annotations
 
@@ -119,12 +119,7 @@ def _colony(options: Namespace, device: Any) -> Any:
         sim = Physarum.load(options.resume, device, options.backend)
         sim.set(**given)
         return sim
-    shape = None
-    if options.shape is not None:
-        sides = options.shape.lower().split("x")
-        if len(sides) != 2 or not all(side.isdecimal() for side in sides):
-            raise ValueError(f"--shape: expected HEIGHTxWIDTH, e.g. 400x400; got {options.shape!r}.")
-        shape = (int(sides[0]), int(sides[1]))
+    shape = None if options.shape is None else _shape(options.shape)
     names = ("agents", "species", "seed", "boundary", "sensing", "deposits", "spawn", "spawn_jitter", "backend")
     given |= {name: getattr(options, name) for name in names} | {"device": device}
     if options.species > 1:
@@ -165,3 +160,41 @@ class _Live:
 
     def finish(self) -> None:
         self.run.finish()
+
+
+def profile_parser() -> ArgumentParser:
+    parser = ArgumentParser(description="Where the time of a step of Physarum goes; a trace for Perfetto, stacks.")
+    parser.add_argument("--shape", type=str, default="400x400", help="HEIGHTxWIDTH in cells")
+    parser.add_argument("--agents", type=int, default=5000, help="how many")
+    parser.add_argument("--steps", type=int, default=20, help="traced")
+    parser.add_argument("--warm_up", type=int, default=5, help="steps before")
+    parser.add_argument("--backend", type=str, default="auto", help="auto, torch or triton")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
+    parser.add_argument("--out", type=str, required=True, help="folder for physarum.pt.trace.json and physarum.folded")
+    parser.add_argument("--logger", type=str, default=None, help="wandb uploads the files; or nothing")
+    return parser
+
+
+def profile(options: Namespace, device: Any, console: Console) -> int:
+    from pinnfuse.profiling import profile
+    from pinnfuse.profiling.table import show
+    from pinnfuse.simulation import Physarum
+
+    if options.logger not in (None, "wandb"):
+        raise ValueError(f"--logger: expected 'wandb' or nothing; got {options.logger!r}.")
+    sim = Physarum(_shape(options.shape), options.agents, device=device, backend=options.backend)
+    counts = {"steps": options.steps, "warm_up": options.warm_up}
+    found = profile(sim.step, options.out, "physarum", device=device, named=sim.named_ranges, **counts)
+    show(found, console)
+    if options.logger:
+        from pinnfuse.tracking.files import upload
+
+        upload(found.files, "pinnfuse-profile", "trace", options.out)
+    return 0
+
+
+def _shape(text: str) -> tuple[int, int]:
+    sides = text.lower().split("x")
+    if len(sides) != 2 or not all(side.isdecimal() for side in sides):
+        raise ValueError(f"--shape: expected HEIGHTxWIDTH, e.g. 400x400; got {text!r}.")
+    return int(sides[0]), int(sides[1])

@@ -85,6 +85,7 @@ def test_a_wrong_kernel_gives_no_number(monkeypatch: pytest.MonkeyPatch) -> None
     sim.colony.x[0] = (sim.colony.x[0] + 65536) % (64 * 65536)
     with pytest.raises(RuntimeError, match="the bits differ"):
         runner.check(sim, case, device)
-    monkeypatch.setattr(cases.Case, "colony", lambda self, *_, made=[sim, case.colony(device)]: made.pop(0))
+    made = [sim, case.colony(device)]
+    monkeypatch.setattr(cases.Case, "colony", lambda self, *_: made.pop(0))
     row = runner.measure(case, device, 0.01)
     assert "step_ms" not in row and "bits differ" in row["failed"]
