@@ -83,6 +83,7 @@ def main(out: str, steps: int = 3000, rounds: int = 3) -> None:
     for _ in range(rounds):
         for name, spec in VARIANTS.items():
             found[name].append(measure(spec, steps))
+            print(f"{found[name][-1][0]:9.1f} steps/s  {name}", flush=True)
     rows = {
         name: {
             "steps_per_second": round(statistics.median(r[0] for r in runs), 1),
@@ -97,7 +98,7 @@ def main(out: str, steps: int = 3000, rounds: int = 3) -> None:
     result = {"versions": machine.versions(), "commit": machine.commit(), "steps": steps, "rows": rows}
     (folder / "training_steps.json").write_text(json.dumps(result, indent=2) + "\n")
     for name, row in rows.items():
-        print(f"{row['steps_per_second']:9.1f} steps/s  {name}  {row['how'][-1]}")
+        print(f"{row['steps_per_second']:9.1f} steps/s, median  {name}  {row['how'][-1]}")
 
 
 if __name__ == "__main__":

@@ -118,6 +118,7 @@ class PINN(LightningModule):
             self._stepper = Stepper(self.net, self.loss, optimizer, self.manual_backward, graph)
         self.row_written = False
         for _ in range(self.training_spec.inner_steps):
+            self._follow_curriculum()
             first = not self._recent and self.global_step == 0
             if first:
                 self.loss.check_finite(True)
@@ -134,6 +135,14 @@ class PINN(LightningModule):
                 return
             if self.global_step == self.trainer.max_steps:
                 return
+
+    def _follow_curriculum(self) -> None:
+        """Give the PDE's constants the values of this step; a function of the step alone, so a resumed run agrees."""
+        for name, knots in self.training_spec.curriculum.items():
+            value = [v for step, v in knots if step <= self.global_step][-1]
+            if self.loss.interior.constants.get(name) != value:
+                self.loss.set_parameter(name, value)
+                self.schedule.new_objective()
 
     def on_train_end(self) -> None:
         if self._stepper is not None:

@@ -111,6 +111,13 @@ class ProblemLoss(nn.Module):
         """The loss of the interior, then that of each condition."""
         return [self.interior, *self.conditions]
 
+    def set_parameter(self, name: str, value: float) -> None:
+        """Change a constant parameter of the PDE wherever it occurs; see `FusedResidualLoss.set_parameter`."""
+        self.interior.set_parameter(name, value)
+        for term in self.losses()[1:]:
+            if name in term.constants:
+                term.set_parameter(name, value)
+
     def set_backend(self, backend: str) -> None:
         """Compute every term with another backend from now on."""
         for term in self.losses():

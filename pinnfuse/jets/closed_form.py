@@ -138,6 +138,7 @@ class ClosedForm:
         self._products = [[(t.factors[0], t.factors[1], weight(t)) for t in terms] for terms in space.product]
         self._passive = _passive(program)
         self._kept: OrderedDict[Any, tuple[Tensor, Tensor, dict[int, JetValue]]] = OrderedDict()
+        self._rows: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._seeds = [
             [(coordinate, 1.0 if slot is None else coefficients[slot]) for coordinate, slot in seed]
             for seed in space.seeds
@@ -215,11 +216,15 @@ class ClosedForm:
         return active
 
     def coordinates(self, points: Tensor) -> AffineJet:
-        rows = points.new_zeros(self.channels - 1, points.shape[1])
-        for k, seed in enumerate(self._seeds):
-            for coordinate, coefficient in seed:
-                rows[k, coordinate] = coefficient
-        return AffineJet(points, rows)
+        key = (points.dtype, points.device)
+        if key not in self._rows:  # copied to a device once: a CUDA graph cannot hold a copy from the host
+            rows = torch.zeros(self.channels - 1, points.shape[1], dtype=torch.float64)
+            for k, seed in enumerate(self._seeds):
+                for coordinate, coefficient in seed:
+                    rows[k, coordinate] = coefficient
+            with torch.inference_mode(False):
+                self._rows[key] = rows.to(points.device, points.dtype, copy=True)
+        return AffineJet(points, self._rows[key])
 
     # -- forward -------------------------------------------------------------------------------------------------
 

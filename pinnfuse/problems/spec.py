@@ -41,6 +41,8 @@ class TrainingSpec:
     """Optimisers, one after the other"""
     loss_weights: dict[str, float] = field(default_factory=dict)
     """Weight by name of an equation or a condition; overrides the condition's own"""
+    curriculum: dict[str, list[list[float]]] = field(default_factory=dict)
+    """Constant of the PDE -> [step, value] pairs: the value from that step on, e.g. {nu: [[0, 0.01], [500, 0.001]]}"""
     hard: bool = True
     """Use the problem's exact output transform, where it has one"""
     max_seconds: float | None = None
@@ -54,6 +56,13 @@ class TrainingSpec:
         for name in ("interior", "boundary", "inner_steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TrainingSpec: `{name}` must be at least 1; got {getattr(self, name)!r}.")
+        for name, knots in self.curriculum.items():
+            steps = [knot[0] for knot in knots if len(knot) == 2]
+            if not knots or len(steps) < len(knots) or steps != sorted(steps) or steps[0] != 0:
+                raise ValueError(
+                    f"TrainingSpec: `curriculum` of {name!r} must be pairs [step, value] with rising steps, the first "
+                    f"0; got {knots!r}."
+                )
         if self.resample_every < 0:
             raise ValueError(f"TrainingSpec: `resample_every` must be >= 0; got {self.resample_every!r}.")
 

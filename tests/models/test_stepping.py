@@ -77,6 +77,18 @@ def test_gauss_newton_trains_a_problem():
     assert module.last_loss < 1e-5 < adam.last_loss
 
 
+def test_a_curriculum_sets_the_constants_of_the_pde():
+    knots = {"alpha": [[0, 0.1], [8, 0.2], [13, 0.4]]}
+    module, _ = fitted(dataclasses.replace(SPEC, curriculum=knots))
+    assert module.loss.interior.constants["alpha"] == 0.4
+    plain, _ = fitted(SPEC)
+    assert not torch.equal(parameters(module), parameters(plain))
+    many, _ = fitted(dataclasses.replace(SPEC, curriculum=knots, inner_steps=5))
+    assert torch.equal(parameters(module), parameters(many))
+    with pytest.raises(ValueError, match="pairs .step, value. with rising steps, the first 0"):
+        TrainingSpec(curriculum={"alpha": [[5, 0.1]]})
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("resample", [0, 1, 4])
 @pytest.mark.parametrize(("precision", "backend"), [("float32", "triton"), ("float64", "torch")])
