@@ -1,0 +1,1 @@
+"""Names of other libraries and articles, on top of ours."""
