@@ -24,7 +24,7 @@ def test_pictures_and_a_state_to_go_on_from(tmp_path: Path, capsys: pytest.Captu
     assert main([*SMALL, "--resume", str(state), "--out", str(tmp_path / "b.png"), "--save", str(state)]) == 0
     resumed = Physarum.load(state, backend="torch")
     assert resumed.steps_done == 24 and resumed.parameters.speed == 0.5
-    straight = Physarum((20, 30), 60, spawn="disc", speed=0.5, backend="torch").run(24)
+    straight = Physarum((20, 30), 60, speed=0.5, backend="torch").run(24)
     assert torch.equal(resumed.field, straight.field)
 
 

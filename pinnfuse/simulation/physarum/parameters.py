@@ -36,7 +36,7 @@ class Parameters:
 
     sensor_distance: Value = 9.0
     """[cells], up to the shorter side of the field"""
-    sensor_angle: Value = 45.0
+    sensor_angle: Value = 22.5
     """[degrees] between the outer sensors and the heading"""
     turn_angle: Value = 45.0
     """[degrees] turned at once"""
