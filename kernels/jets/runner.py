@@ -50,7 +50,7 @@ def hopper_module(spec: Spec) -> ModuleType:
 
 
 @lru_cache(maxsize=64)
-def _constants(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def constants_on(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(values or (0.0,), dtype=dtype, device=device)
 
 
@@ -301,7 +301,7 @@ class TritonEngine(JetEngine):
         split = max(1, multiprocessors(points.device) * 2 // blocks) if need_weights else 1
         buffers = self._buffers(points.shape[0], points, split)
         split = min(split, buffers.sums.shape[0])
-        coefficients = _constants(constants, points.dtype, points.device)
+        coefficients = constants_on(constants, points.dtype, points.device)
         halves = torch.empty(max(self.parts, 1), *net.hidden.shape, dtype=buffers.a.dtype, device=points.device)
         scales = points.new_empty(depth, (width // block) ** 2)
         hidden_weights: Tensor = net.hidden if self.parts == 0 else halves[0]
