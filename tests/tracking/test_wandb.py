@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 
 import pytest
 import wandb
@@ -22,6 +23,8 @@ def records(content, block=32_768):
             position += block - position % block
             continue
         _, length, kind = struct.unpack_from("<IHB", content, position)
+        if position + 7 + length > len(content):  # still being written
+            return
         parts += content[position + 7 : position + 7 + length]
         position += 7 + length
         if kind in (1, 4):  # the whole record, or its last part
@@ -29,13 +32,21 @@ def records(content, block=32_768):
             parts = b""
 
 
+def finished(path, seconds=60):
+    """The records of a run that was finished; W&B's own process may still be writing them."""
+    for _ in range(10 * seconds):
+        found = [wandb_internal_pb2.Record.FromString(data) for data in records(path.read_bytes())]
+        if any(record.WhichOneof("record_type") == "exit" for record in found):
+            return found
+        time.sleep(0.1)
+    raise TimeoutError(f"{path} has no end")
+
+
 def read(folder):
     """History rows, summary and configuration of the one offline run in a folder."""
     (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     rows, summary, config = [], {}, {}
-    for data in records(path.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
+    for record in finished(path):
         kind = record.WhichOneof("record_type")
         if kind == "history":
             rows.append({i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in record.history.item})
@@ -124,3 +135,14 @@ def test_a_run_is_tracked(tmp_path, offline):
     assert {key for row in rows for key in row} >= {"figures/loss._type", "figures/u._type"}
     assert config["network"]["width"] == 8 and config["training"]["interior"] == 32
     assert summary["steps"] == 4
+
+
+def test_every_figure_is_kept_once(tmp_path, offline):
+    Image.new("RGB", (8, 8), "red").save(tmp_path / "u.png")
+    logger = QuietWandbLogger(tmp_path, "project", {})
+    logger.log_metrics({"loss/total": 0.5}, step=1)
+    logger.finish({"u": tmp_path / "u.png"}, {"steps": 1})
+    rows, summary, _ = read(tmp_path)
+    assert sum("figures/u._type" in row for row in rows) == 1
+    assert summary["steps"] == 1
+    assert len(list(tmp_path.glob("wandb/offline-run-*/files/media/images/figures/*"))) == 1
