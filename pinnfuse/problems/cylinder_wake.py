@@ -78,8 +78,23 @@ def cylinder_wake(file: str | None = None, reynolds: float | None = 100.0) -> Pr
         metrics={"u": ("u",), "v": ("v",), "p": ("p",), "velocity": ("u", "v")},
         up_to_constant=("p",),
         true_parameters={} if reynolds is None else {"lambda_1": 1.0, "lambda_2": 1 / reynolds},
-        model=ModelSpec("mlp", {"width": 30, "depth": 3, "activation": "tanh"}),
-        training=TrainingSpec(interior=4000, boundary=2000, resample_every=200, phases=quasi_newton(steps=2000)),
+        model=ModelSpec(
+            "mlp",
+            {
+                "width": 24,
+                "depth": 3,
+                "activation": "sin",
+                "fourier_features": 48,
+                "fourier_scale": [5.0, 1.0, 1.5],  # t, x, y scaled to [-1, 1]: vortices pass three times in t
+            },
+        ),
+        training=TrainingSpec(
+            interior=1500,
+            boundary=1500,
+            resample_every=200,
+            phases=quasi_newton(adam=200, steps=5000, lr=5e-3),
+            loss_weights={"observations": 10.0},
+        ),
     )
 
 
