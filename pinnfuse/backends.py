@@ -60,9 +60,8 @@ def choose(backend: str, net: nn.Module, points: Tensor, space: ChannelSpace, pl
         obstacle = f"the network has no closed form: {unknown}" if unknown else ""
         obstacle = obstacle or _triton_obstacle(recognised, points, space, plan)
         if not obstacle:
-            return _said(
-                Choice("triton", "fused kernel", "the network is recognised and Triton runs here", recognised), backend
-            )
+            assert recognised is not None
+            return _said(Choice("triton", "fused kernel", _triton_path(recognised, plan), recognised), backend)
         if backend == "triton":
             raise BackendUnavailable(
                 f"backend 'triton' was asked for but cannot run: {obstacle}. Available here: 'torch', "
@@ -107,6 +106,13 @@ def _triton_obstacle(recognised: Recognised | None, points: Tensor, space: Chann
     if obstacle or (len(space) <= jets.MAX_CHANNELS and space.order <= jets.MAX_ORDER):
         return obstacle
     return f"{len(space)} channels of order {space.order}; at most {jets.MAX_CHANNELS} of order {jets.MAX_ORDER} fit"
+
+
+def _triton_path(recognised: Recognised, plan: JetPlan | None) -> str:
+    """Which kernels run the network."""
+    from pinnfuse.kernels import jets
+
+    return jets.path(recognised.program, plan).reason
 
 
 @functools.cache

@@ -294,7 +294,8 @@ class FusedResidualLoss(nn.Module):
             with torch.no_grad():
                 engine = self._engine(net, points, plan_, choice)
             rows = min(points.shape[0], getattr(engine, "chunk", points.shape[0]))
-            memory = rows * bytes_per_point(choice.recognised.program, plan_.space, points.element_size())
+            per_point = bytes_per_point(choice.recognised.program, plan_.space, points.element_size())
+            memory = rows * getattr(engine, "bytes_per_point", per_point)
         precision = precisions.resolve(self.precision, points.dtype)
         return Explanation(
             choice.backend, choice.path, choice.reason, plan_.channel_names(), precision, points.shape[0], memory

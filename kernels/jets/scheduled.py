@@ -29,7 +29,7 @@ from pinnfuse.jets.program import Affine, Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import config, group, tiles
 from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
-from pinnfuse.kernels.jets.runner import multiprocessors, sum_rows
+from pinnfuse.kernels.jets.runner import constants_on, multiprocessors, sum_rows
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule, schedule
 from pinnfuse.kernels.launching import launch
 
@@ -80,7 +80,7 @@ class ScheduledEngine(ChunkedEngine):
         self.device, self.dtype = like.device, like.dtype
         widest = max(self.program.widths[n.value] for n in self.schedule.nodes if isinstance(n, Product))
         self.config = tiles.tiles(widest, len(space), self.parts, config.capability(like.device))
-        self._coefficients = like.new_tensor(tuple(coefficients) or (0.0,))
+        self._coefficients = constants_on(tuple(coefficients), self.dtype, self.device)
         item = 2 * self.parts or like.element_size()
         stored = sum(
             self._padded(v) * (item if form == "halves" else like.element_size())
@@ -91,8 +91,8 @@ class ScheduledEngine(ChunkedEngine):
         stored += sum(self._padded(n.value) * like.element_size() for n in products)
         adjoints = sum(self._padded(v) for v in self.schedule.shared if self.schedule.active[v]) * like.element_size()
         rows = self.config.rows
-        per_point = len(space) * (stored + adjoints // 2)  # at most about half of the adjoints are alive at once
-        self.chunk = max(rows, SCRATCH_BYTES // per_point // rows * rows)
+        self.bytes_per_point = len(space) * (stored + adjoints // 2)  # about half of the adjoints are alive at once
+        self.chunk = max(rows, SCRATCH_BYTES // self.bytes_per_point // rows * rows)
 
     # -- forward -----------------------------------------------------------------------------------------------------
 
