@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.markup import escape
 
-from pinnfuse.cli import physarum
+from pinnfuse.cli import grid, physarum
 from pinnfuse.errors import BackendUnavailable
 
 
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return physarum.profile(options.profile.physarum, _device(options.profile.physarum.device), _console())
         if options.bench.subcommand == "physarum":
             return physarum.bench(options.bench.physarum, _device(options.bench.physarum.device), _console())
+        if options.bench.subcommand == "grid":
+            return grid.bench(options.bench.grid, _device(options.bench.grid.device), _console())
         return _bench_jets(options.bench.jets)
     except (ValueError, BackendUnavailable) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
@@ -74,6 +76,7 @@ def _parser() -> ArgumentParser:
     jets.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")
     jets.add_argument("--logger", type=str, default=None, help="wandb, or nothing")
     kinds.add_subcommand("jets", jets, help="loss and parameter gradients of residuals")
+    kinds.add_subcommand("grid", grid.bench_parser(), help="loss and gradient of residuals on grids")
     kinds.add_subcommand("physarum", physarum.bench_parser(), help="steps per second of the simulation")
 
     profile = ArgumentParser(description="Operations, CUDA calls and kernels of a step; traces and stacks.")

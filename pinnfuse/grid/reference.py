@@ -16,9 +16,10 @@ from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.stencils import AxisStencil
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scheme:
-    """A discrete form on given grids: one per field, and times t_n = start + n step."""
+    """A discrete form on given grids: one per field, and times t_n = start + n step. Equal only to itself, so that
+    looking up its kernels costs nothing."""
 
     form: Discretisation
     grids: tuple[Grid, ...]

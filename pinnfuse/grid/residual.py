@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from pinnfuse.errors import nearest
 from pinnfuse.grid import choice, dispatch, inputs, reference
-from pinnfuse.grid.discretise import Discretisation, discretise
+from pinnfuse.grid.discretise import discretise
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.inputs import Inputs
 from pinnfuse.grid.reference import Scheme
@@ -108,7 +108,7 @@ class FusedGridResidualLoss(nn.Module):
         self.pde, self.backend = pde, backend
         grids = inputs.per_field(grid, pde.fields)
         scheme, step = _time(time_step, time_scheme)
-        self.scheme = Scheme(_discretise(pde, grids[0].axes, scheme, step), grids, step or 0.0, float(time_start))
+        self.scheme = _scheme(pde, grids, scheme, step, float(time_start))
         self.constants = {name: float(p.value) for name, p in pde.parameters.items() if not p.trainable}
         self.trained = nn.ParameterDict(
             {
@@ -299,8 +299,8 @@ def _time(step: float | None, name: str | None) -> tuple[TimeScheme | None, floa
 
 
 @lru_cache(maxsize=256)
-def _discretise(pde: PDE, axes: tuple[str, ...], scheme: TimeScheme | None, step: float | None) -> Discretisation:
-    return discretise(pde, axes, scheme, step)
+def _scheme(pde: PDE, grids: tuple[Grid, ...], scheme: TimeScheme | None, step: float | None, start: float) -> Scheme:
+    return Scheme(discretise(pde, grids[0].axes, scheme, step), grids, step or 0.0, start)
 
 
 __all__ = ["FusedGridResidualLoss", "GridExplanation"]
