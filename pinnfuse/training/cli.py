@@ -89,7 +89,14 @@ def make_parser(
         "--trainer", type=dict[str, Plain], default={}, help="more arguments of lightning.pytorch.Trainer"
     )
     parser.set_defaults(pde=pde, problem=case.name, model=name)
+    for group in parser._action_groups:  # titles are first sentences of docstrings
+        group.title = _without_formulas(group.title)
     return parser
+
+
+def _without_formulas(text: str | None) -> str | None:
+    r"""`Gated network, $a = s \odot p$ with $s = ...$:` as `Gated network`: a terminal does not typeset."""
+    return re.split(r"[,:]?\s*\$|\. Source", text, maxsplit=1)[0] if text else text
 
 
 def _normalised(arguments: Sequence[str]) -> list[str]:

@@ -59,7 +59,7 @@ def fit(
         NonFiniteLoss: the loss became NaN or infinite.
     """
     if net is None:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             net = for_problem(problem, hard=(training or problem.training).hard)
     module = PINN(problem, net, training, backend, log_every)
@@ -72,7 +72,7 @@ def fit(
     limit = Stopwatch(data.points_per_step, module.training_spec.max_seconds)
     bar = RunProgress(problem.name.replace("_", " "), data.steps, Console(quiet=not progress))
     options = trainer_options(data.steps, log_every, max(1, validate_every // inner), accelerator)
-    with quiet(), cores.restored():
+    with quiet(), cores.restored(), torch.random.fork_rng(devices=[]):
         if options["accelerator"] == "cpu":
             use_threads(cores.wanted(threads), module, data)
         trainer = Trainer(

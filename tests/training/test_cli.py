@@ -140,3 +140,10 @@ def test_every_problem_has_a_config_that_parses_and_holds_only_what_differs(root
 def test_there_is_no_config_without_a_problem(root):
     names = {name for names in problems.available().values() for name in names}
     assert {path.stem for path in (root / "configs").glob("*.yaml")} <= names
+
+
+@pytest.mark.parametrize("model", ["mlp", "modified_mlp", "piratenet"])
+def test_help_is_plain_text(model):
+    text = cli.make_parser("toy", model=model).format_help()
+    assert "$" not in text and "\\" not in text and "Source" not in text
+    assert {"mlp": "Dense network:", "modified_mlp": "Gated network:"}.get(model, "adaptive network:") in text
