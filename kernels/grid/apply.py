@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -37,29 +38,48 @@ def module(layout: Layout) -> ModuleType:
 
 def apply(layout: Layout, weights: Tensor, u: Tensor, out: Tensor, tile: Tile | None = None) -> None:
     """out[b, o, *space] = sum of the layout's terms of u[b, c, *space]; weights in float32, or float64 for float64."""
-    d = layout.dimension
-    nx, ny, nz = _extents(u, d)
-    tile = tile or fitted(TILES[d], nx, ny)
-    out_strides, in_strides = _strides(out, d), _strides(u, d)
-    unit = out_strides[4] == 1 and in_strides[4] == 1
-    vector = 4 if unit and all(s % 4 == 0 for s in (*out_strides[:4], *in_strides[:4])) else 1
-    largest = max(_extent(out), _extent(u))
+    start(module(layout).apply_kernel, layout.dimension, [out, u], [0, 1], weights, tile or TILES[layout.dimension])
+
+
+def start(
+    kernel: Any,
+    dimension: int,
+    arrays: Sequence[Tensor | None],
+    vectors: Sequence[int],
+    weights: Tensor,
+    tile: Tile,
+    **flags: bool,
+) -> None:
+    """Launch a kernel over the points of `[batch, components, *space]` arrays; those at places `vectors` have a
+    component stride. An absent array (None) is one that the flags leave out."""
+    known = next(a for a in arrays if a is not None)
+    nx, ny, nz = _extents(known, dimension)
+    tile = fitted(tile, nx, ny)
     tiles_x, tiles_y = -(-nx // tile.x), -(-ny // tile.y)
-    batch = 1 if d == 1 else u.shape[0]
+    batch = 1 if dimension == 1 else known.shape[0]
+    steps = [(0,) * 5 if a is None else _strides(a, dimension) for a in arrays]
+    unit = all(s[4] == 1 for a, s in zip(arrays, steps, strict=True) if a is not None)
+    vector = 4 if unit and all(n % 4 == 0 for s in steps for n in s[:4]) else 1
+    strides: list[int] = []
+    for k, s in enumerate(steps):
+        scaled = [n // vector for n in s[:4]] + [s[4]]
+        strides += scaled if k in vectors else [scaled[0], *scaled[2:]]
     constants: dict[str, Any] = {
         "BX": tile.x,
         "BY": tile.y,
         "VEC": vector,
         "UNIT": unit,
-        "WIDE": largest >= 2**31,
+        "WIDE": max(_extent(a) for a in arrays if a is not None) >= 2**31,
         "ACC": tl.float64 if weights.dtype == torch.float64 else tl.float32,
+        **flags,
     }
-    steps = [s // vector for s in out_strides[:4]] + [out_strides[4]]
-    steps += [s // vector for s in in_strides[:4]] + [in_strides[4]]
-    kernel = module(layout).apply_kernel
-    sizes = (nx, ny, nz, tiles_x, tiles_y)
+    pointers = [known if a is None else a for a in arrays]
     launch(
-        kernel, (batch * nz * tiles_x * tiles_y,), (out, u, weights, *sizes, *steps), constants, num_warps=tile.warps
+        kernel,
+        (batch * nz * tiles_x * tiles_y,),
+        (*pointers, weights, nx, ny, nz, tiles_x, tiles_y, *strides),
+        constants,
+        num_warps=tile.warps,
     )
 
 

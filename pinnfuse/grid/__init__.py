@@ -9,6 +9,7 @@ from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.operators import biharmonic, curl, derivative, divergence, gradient, laplacian
 from pinnfuse.grid.residual import FusedGridResidualLoss
 from pinnfuse.grid.stencils import AxisStencil, Row, axis_stencil
+from pinnfuse.grid.transport import convection, diffusion
 
 __all__ = [
     "AxisStencil",
@@ -22,8 +23,10 @@ __all__ = [
     "axis_stencil",
     "backends",
     "biharmonic",
+    "convection",
     "curl",
     "derivative",
+    "diffusion",
     "divergence",
     "gradient",
     "laplacian",

@@ -1,0 +1,143 @@
+"""Reading lines of fields, ghost points included, and the nonlinear face values with their slopes.
+
+Van Leer, with a = f1 - f0 and b = f2 - f1 where a b > 0, else q = f1:
+
+    q = f1 + a b / (a + b),     dq/da = b^2 / (a + b)^2,     dq/db = a^2 / (a + b)^2
+
+WENO5 of Jiang and Shu: q = sum_k w_k p_k with w_k = A_k / sum A, A_k = d_k / (eps + B_k)^2, so that
+
+    dq = sum_k w_k dp_k - 2 sum_k w_k (p_k - q) / (eps + B_k) dB_k
+"""
+
+import triton
+import triton.language as tl
+
+INSIDE = tl.constexpr(0)
+PERIODIC = tl.constexpr(1)
+WALLS = tl.constexpr(2)
+
+
+@triton.jit
+def read(
+    line, p, n, step, table_ptr, DEPTH: tl.constexpr, COUNT: tl.constexpr, MODE: tl.constexpr, ACC: tl.constexpr
+):  # fmt: skip
+    """The value at position p of a line (a pointer, or one per line); points outside walls by their tables.
+
+    A table has a row for each of DEPTH points outside the low end, then the high end: COUNT weights of the points
+    nearest the end, and the wall's constant. Further outside the value is 0.
+    """
+    if MODE == INSIDE:
+        value = tl.load(line + p * step).to(ACC)
+    elif MODE == PERIODIC:
+        p = tl.where(p < 0, p + n, p)
+        p = tl.where(p >= n, p - n, p)
+        value = tl.load(line + p * step).to(ACC)
+    else:
+        inside = (p >= 0) & (p < n)
+        ghost = (p >= -DEPTH) & (p < n + DEPTH) & (inside == 0)
+        value = tl.load(line + p * step, mask=inside, other=0.0).to(ACC)
+        row = table_ptr + tl.where(p < 0, -p - 1, p - n + DEPTH) * (COUNT + 1)
+        first, turn = tl.where(p < 0, 0, n - 1), tl.where(p < 0, 1, -1)
+        value += tl.load(row + COUNT, mask=ghost, other=0.0)
+        for k in tl.static_range(COUNT):
+            weight = tl.load(row + k, mask=ghost, other=0.0)
+            value += weight * tl.load(line + (first + turn * k) * step, mask=ghost, other=0.0).to(ACC)
+    return value
+
+
+@triton.jit
+def read_zero(line, p, n, step, MODE: tl.constexpr, ACC: tl.constexpr):
+    """The same with 0 outside walls."""
+    if MODE == WALLS:
+        value = tl.load(line + p * step, mask=(p >= 0) & (p < n), other=0.0).to(ACC)
+    else:
+        value = read(line, p, n, step, line, 0, 0, MODE, ACC)
+    return value
+
+
+@triton.jit
+def fold(p, n, g, END: tl.constexpr, table_ptr, DEPTH: tl.constexpr, COUNT: tl.constexpr):
+    """The weight that point p has in the ghost point g + 1 steps outside an end."""
+    if END == 0:  # noqa: SIM108 - one branch is compiled
+        k = p
+    else:
+        k = n - 1 - p
+    return tl.load(table_ptr + (END * DEPTH + g) * (COUNT + 1) + k, mask=(k >= 0) & (k < COUNT), other=0.0)
+
+
+@triton.jit
+def positive(v):
+    return 0.5 * (v + tl.abs(v))
+
+
+@triton.jit
+def negative(v):
+    return 0.5 * (v - tl.abs(v))
+
+
+@triton.jit
+def by_sign(v, above, below):
+    """`above` where v > 0, `below` where v < 0, their mean where v = 0."""
+    return tl.where(v > 0, above, tl.where(v < 0, below, 0.5 * (above + below)))
+
+
+@triton.jit
+def van_leer(f0, f1, f2):
+    a, b = f1 - f0, f2 - f1
+    smooth = a * b > 0
+    return f1 + tl.where(smooth, a * b / tl.where(smooth, a + b, 1.0), 0.0)
+
+
+@triton.jit
+def van_leer_slopes(f0, f1, f2):
+    a, b = f1 - f0, f2 - f1
+    smooth = a * b > 0
+    total = tl.where(smooth, a + b, 1.0)
+    ra, rb = tl.where(smooth, b / total, 0.0), tl.where(smooth, a / total, 0.0)
+    da, db = ra * ra, rb * rb
+    return -da, 1.0 + da - db, db
+
+
+@triton.jit
+def weno5(f0, f1, f2, f3, f4):
+    q, p0, p1, p2, w0, w1, w2, r0, r1, r2 = _weno5(f0, f1, f2, f3, f4)
+    return q
+
+
+@triton.jit
+def _weno5(f0, f1, f2, f3, f4):
+    p0 = (2.0 * f0 - 7.0 * f1 + 11.0 * f2) * 0.16666666666666666
+    p1 = (-f1 + 5.0 * f2 + 2.0 * f3) * 0.16666666666666666
+    p2 = (2.0 * f2 + 5.0 * f3 - f4) * 0.16666666666666666
+    s0, t0 = f0 - 2.0 * f1 + f2, f0 - 4.0 * f1 + 3.0 * f2
+    s1, t1 = f1 - 2.0 * f2 + f3, f1 - f3
+    s2, t2 = f2 - 2.0 * f3 + f4, 3.0 * f2 - 4.0 * f3 + f4
+    r0 = 1.0 / (1e-6 + 1.0833333333333333 * s0 * s0 + 0.25 * t0 * t0)
+    r1 = 1.0 / (1e-6 + 1.0833333333333333 * s1 * s1 + 0.25 * t1 * t1)
+    r2 = 1.0 / (1e-6 + 1.0833333333333333 * s2 * s2 + 0.25 * t2 * t2)
+    largest = tl.maximum(tl.maximum(r0, r1), r2)  # r^2 alone may overflow
+    a0 = 0.1 * (r0 / largest) * (r0 / largest)
+    a1 = 0.6 * (r1 / largest) * (r1 / largest)
+    a2 = 0.3 * (r2 / largest) * (r2 / largest)
+    total = 1.0 / (a0 + a1 + a2)
+    w0, w1, w2 = a0 * total, a1 * total, a2 * total
+    return w0 * p0 + w1 * p1 + w2 * p2, p0, p1, p2, w0, w1, w2, r0, r1, r2
+
+
+@triton.jit
+def weno5_slopes(f0, f1, f2, f3, f4):
+    q, p0, p1, p2, w0, w1, w2, r0, r1, r2 = _weno5(f0, f1, f2, f3, f4)
+    s0, t0 = f0 - 2.0 * f1 + f2, f0 - 4.0 * f1 + 3.0 * f2
+    s1, t1 = f1 - 2.0 * f2 + f3, f1 - f3
+    s2, t2 = f2 - 2.0 * f3 + f4, 3.0 * f2 - 4.0 * f3 + f4
+    c0, c1, c2 = -2.0 * w0 * (p0 - q) * r0, -2.0 * w1 * (p1 - q) * r1, -2.0 * w2 * (p2 - q) * r2
+    s0, t0 = 2.1666666666666665 * c0 * s0, 0.5 * c0 * t0
+    s1, t1 = 2.1666666666666665 * c1 * s1, 0.5 * c1 * t1
+    s2, t2 = 2.1666666666666665 * c2 * s2, 0.5 * c2 * t2
+    w0, w1, w2 = w0 * 0.16666666666666666, w1 * 0.16666666666666666, w2 * 0.16666666666666666
+    d0 = 2.0 * w0 + s0 + t0
+    d1 = -7.0 * w0 - w1 - 2.0 * s0 - 4.0 * t0 + s1 + t1
+    d2 = 11.0 * w0 + 5.0 * w1 + 2.0 * w2 + s0 + 3.0 * t0 - 2.0 * s1 + s2 + 3.0 * t2
+    d3 = 2.0 * w1 + 5.0 * w2 + s1 - t1 - 2.0 * s2 - 4.0 * t2
+    d4 = -w2 + s2 + t2
+    return d0, d1, d2, d3, d4

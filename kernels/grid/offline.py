@@ -1,0 +1,52 @@
+"""Compile operators on grids for a card that is not here, and read registers, stack and shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from pinnfuse.kernels.grid.apply import TILES, Tile
+from pinnfuse.kernels.grid.apply import module as linear_module
+from pinnfuse.kernels.grid.flow import Flow
+from pinnfuse.kernels.grid.layout import Layout
+from pinnfuse.kernels.grid.run_flow import BACKWARD, FORWARD
+from pinnfuse.kernels.grid.run_flow import module as flow_module
+from pinnfuse.kernels.jets.offline import Resources, _usage
+
+
+def resources(operator: Layout | Flow, capability: int, dtype: str = "fp32", vector: int = 4) -> list[Resources]:
+    """What every kernel of an operator uses on a compute capability (80, 90, 100)."""
+    d = operator.dimension
+    flags = {"VEC": vector, "UNIT": True, "WIDE": False}
+    if isinstance(operator, Layout):
+        return [_compile(linear_module(operator).apply_kernel, TILES[d], flags, capability, dtype)]
+    loaded = flow_module(operator)
+    return [
+        _compile(loaded.forward_kernel, FORWARD[d], flags, capability, dtype),
+        _compile(loaded.backward_kernel, BACKWARD[d], {**flags, "NEED_F": True, "NEED_C": True}, capability, dtype),
+    ]
+
+
+def _compile(kernel: Any, tile: Tile, flags: dict[str, Any], capability: int, dtype: str) -> Resources:
+    accumulate, numbers = (tl.float64, "fp64") if dtype == "fp64" else (tl.float32, "fp32")
+    constants = {"BX": tile.x, "BY": tile.y, "ACC": accumulate, **flags}
+    signature, values, hints = {}, {}, {}
+    for i, name in enumerate(kernel.arg_names):
+        if name in constants:
+            signature[name], values[i,] = "constexpr", constants[name]
+        elif name.endswith("_ptr"):
+            signature[name] = f"*{numbers if name == 'w_ptr' else dtype}"
+            hints[i,] = [["tt.divisibility", 16]]
+        else:
+            signature[name] = "i32"
+    compiled = triton.compile(
+        ASTSource(kernel, signature, values, hints),
+        target=GPUTarget("cuda", capability, 32),
+        options={"num_warps": tile.warps},
+    )
+    registers, stack = _usage(compiled.asm["cubin"])
+    return Resources(kernel.fn.__name__, capability, registers, stack, compiled.metadata.shared)

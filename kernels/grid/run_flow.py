@@ -1,0 +1,51 @@
+"""Launch generated kernels of convection and diffusion on tensors of any strides."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import ModuleType
+
+from torch import Tensor
+
+from pinnfuse.kernels.grid.apply import Tile, start
+from pinnfuse.kernels.grid.flow import Flow
+from pinnfuse.kernels.grid.flow_source import generate
+from pinnfuse.kernels.jets import cache
+
+FORWARD = {1: Tile(1024, 1, 4), 2: Tile(128, 8, 4), 3: Tile(128, 8, 4)}
+BACKWARD = {1: Tile(512, 1, 4), 2: Tile(128, 4, 4), 3: Tile(128, 4, 4)}
+
+
+@lru_cache(maxsize=256)
+def module(flow: Flow) -> ModuleType:
+    return cache.load(generate(flow), "flow")
+
+
+def forward(flow: Flow, numbers: Tensor, f: Tensor, c: Tensor, out: Tensor, tile: Tile | None = None) -> None:
+    """out[b, 0, *space] of f[b, 0, *space] and c[b, components, *space]."""
+    vectors = [2] if flow.kind == "convection" else []
+    start(module(flow).forward_kernel, flow.dimension, [out, f, c], vectors, numbers, tile or FORWARD[flow.dimension])
+
+
+def backward(
+    flow: Flow,
+    numbers: Tensor,
+    gradient: Tensor,
+    f: Tensor,
+    c: Tensor,
+    grad_f: Tensor | None,
+    grad_c: Tensor | None,
+    tile: Tile | None = None,
+) -> None:
+    """Gradients of f and c, those that are not None."""
+    arrays = [grad_f, grad_c, gradient, f, c]
+    start(
+        module(flow).backward_kernel,
+        flow.dimension,
+        arrays,
+        [1, 4] if flow.kind == "convection" else [],
+        numbers,
+        tile or BACKWARD[flow.dimension],
+        NEED_F=grad_f is not None,
+        NEED_C=grad_c is not None,
+    )
