@@ -70,7 +70,7 @@ def diffuse_and_decay(c: Any) -> None:
 def field_tile(rows: int, width: int) -> tuple[int, int]:
     """Columns and rows of a program of the field kernel: small where there are few cells, to keep all cores busy."""
     block = min(256, max(32, triton.next_power_of_2(width)))
-    return (block, 8) if rows * width >= 1 << 21 else (min(block, 128), 2)
+    return (block, 4) if rows * width >= 1 << 21 else (block, 2)
 
 
 def _agents(c: Any, sensed: Tensor, *, sense: bool, move: bool, deposit: int) -> None:
@@ -85,7 +85,7 @@ def _agents(c: Any, sensed: Tensor, *, sense: bool, move: bool, deposit: int) ->
 
 def _block(count: int, crowded: bool) -> int:
     """Agents of a program: few for small colonies, so that all cores have work; many share a block's sums."""
-    return 128 if count < 1 << 16 else 512 if crowded else 256
+    return 512 if crowded and count >= 1 << 16 else 128
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> None:
