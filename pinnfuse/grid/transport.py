@@ -19,6 +19,7 @@ from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.stencils import Row, fit, ghost_rows
 from pinnfuse.kernels.grid.flow import Flow
+from pinnfuse.kernels.grid.hashing import hash_once
 
 FORMS = ("advective", "conservative", "skew")
 FACES = {
@@ -34,6 +35,7 @@ SCHEMES = {"central": 0, "upwind1": 2, "upwind3": 4, "van_leer": 2, "weno5": 4}
 Ends = tuple[tuple[Row, ...], ...]
 
 
+@hash_once
 @dataclass(frozen=True)
 class Transport:
     """A convection or diffusion operator on a grid: the kernel's layout, and per axis what lies beyond the walls."""
@@ -136,8 +138,9 @@ def _diffusion(grid: Grid, order: int) -> Transport:
     p = order // 2
     points = tuple((Fraction(2 * t - 1, 2) * sign, 0) for t in range(1, p + 1) for sign in (1, -1))
     staggered, midpoint = (fit(points, m, Fraction(0))[::2] for m in (1, 0))
+    beyond = 1 if order == 2 else order  # a straight line through a jump of k would make it negative at the wall
     return _transport(
-        grid, "diffusion", f"order {order}", "", p, (*staggered, *midpoint), False, 2 * p - 1, order + 1, order
+        grid, "diffusion", f"order {order}", "", p, (*staggered, *midpoint), False, 2 * p - 1, order + 1, beyond
     )
 
 
