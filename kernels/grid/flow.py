@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pinnfuse.kernels.grid.hashing import hash_once
 
+
+@hash_once
 @dataclass(frozen=True)
 class Flow:
     """Convection of f by a velocity c (one component per axis), or diffusion of f with a diffusivity c.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
+from pinnfuse.kernels.grid.hashing import hash_once
+
 
 @dataclass(frozen=True)
 class Line:
@@ -43,6 +45,7 @@ class Term:
     lines: tuple[int, ...]
 
 
+@hash_once
 @dataclass(frozen=True)
 class Layout:
     """out[o] = sum over the terms of o.

@@ -14,11 +14,13 @@ from torch import Tensor
 from pinnfuse.errors import nearest
 from pinnfuse.grid import boundary as bc
 from pinnfuse.grid.boundary import Dirichlet, Periodic, Side
+from pinnfuse.kernels.grid.hashing import hash_once
 
 ORDERS = (2, 4, 6)
 CENTRINGS = ("node", "cell")
 
 
+@hash_once
 @dataclass(frozen=True, init=False)
 class Grid:
     """A uniform grid.

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.stencils import AxisStencil, Row, apply, check_points
+from pinnfuse.kernels.grid.hashing import hash_once
 from pinnfuse.kernels.grid.layout import Layout, Line
 from pinnfuse.kernels.grid.layout import Term as LaidTerm
 
@@ -36,6 +37,7 @@ class Term:
     factors: Factors
 
 
+@hash_once
 @dataclass(frozen=True)
 class LinearOperator:
     """`inputs` components to `len(outputs)` components on a grid of `dimension` axes; axes count from the first."""
@@ -72,6 +74,7 @@ class LinearOperator:
             results.append(total)
         return torch.stack(results, dim=where - 1).to(dtype)
 
+    @lru_cache(maxsize=512)  # noqa: B019 - operators are few values, made once per grid
     def transposed(self, space: tuple[int, ...]) -> LinearOperator:
         """The adjoint (of the linear part) for fields of this shape."""
         outputs: list[list[Term]] = [[] for _ in range(self.inputs)]

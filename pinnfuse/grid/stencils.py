@@ -26,6 +26,7 @@ from torch import Tensor
 
 from pinnfuse.grid.boundary import Datum, OneSided, Periodic, Side
 from pinnfuse.grid.grid import Grid
+from pinnfuse.kernels.grid.hashing import hash_once
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Row:
     constant: float = 0.0
 
 
+@hash_once
 @dataclass(frozen=True)
 class AxisStencil:
     """A difference formula along one axis: (D u)_i = sum_k weights[k] u_{i + offsets[k]}, other rows near walls.
