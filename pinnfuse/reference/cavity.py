@@ -9,8 +9,8 @@ which meets all boundary conditions; phi is clamped, and found by a Legendre-Gal
     int lap phi lap v + int (lap^2 Psi - Re J(Psi)) v + Re int (F(psi) - F(Psi)) . grad v = 0   for all clamped v
 
 with J(psi) = psi_y lap psi_x - psi_x lap psi_y = div F, F(psi) = lap psi (psi_y, -psi_x). Newton's method, with
-continuation in Re. Pressure by integrating its gradient from the middle of the cavity. Sources: Botella & Peyret,
-Computers & Fluids 27 (1998) 421; Shen, SIAM J. Sci. Comput. 15 (1994) 1489.
+continuation in Re; a Jacobian is kept while it serves. Pressure by integrating its gradient from the middle of the
+cavity. Sources: Botella & Peyret, Computers & Fluids 27 (1998) 421; Shen, SIAM J. Sci. Comput. 15 (1994) 1489.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pinnfuse.reference.corner import Table, blended
 
 COARSE = 36  # modes in each direction for the continuation in Re
 EXTRA = 24  # quadrature nodes beyond the number of modes
+_KEEP = 0.05  # the Jacobian is kept while each step is that much smaller than the one before
 PATH = 28  # Gauss nodes on each leg of the path from the middle, for the pressure
 
 
@@ -98,26 +99,30 @@ def newton(reynolds: float, n: int, start: Array, start_reynolds: float, toleran
         other = blended(x, y, start_reynolds, 2)
         change = other[2, 0] + other[0, 2] - given_lap
         c += np.linalg.solve(stokes, (project(change, 2, 0) + project(change, 0, 2)).ravel()).reshape(n, n)
-    for _ in range(20):
+    factors, size = None, 1.0
+    for _ in range(40):
         psi_x, psi_y = given[1, 0] + b[1] @ c @ b[0].T, given[0, 1] + b[0] @ c @ b[1].T
         lap = given_lap + b[2] @ c @ b[0].T + b[0] @ c @ b[2].T
         flux_x, flux_y = lap * psi_y - given_lap * given[0, 1], given_lap * given[1, 0] - lap * psi_x
         flux = project(flux_x, 1, 0) + project(flux_y, 0, 1)
         residual = stokes @ c.ravel() + (source + reynolds * flux).ravel()
-        jacobian = operator(psi_y, 1, 0, 2, 0)
-        jacobian += operator(psi_y, 1, 0, 0, 2)
-        jacobian += operator(lap, 1, 0, 0, 1)
-        jacobian -= operator(psi_x, 0, 1, 2, 0)
-        jacobian -= operator(psi_x, 0, 1, 0, 2)
-        jacobian -= operator(lap, 0, 1, 1, 0)
-        jacobian *= reynolds
-        jacobian += stokes
-        factors = lu_factor(jacobian, overwrite_a=True, check_finite=False)
+        if factors is None:
+            jacobian = operator(psi_y, 1, 0, 2, 0)
+            jacobian += operator(psi_y, 1, 0, 0, 2)
+            jacobian += operator(lap, 1, 0, 0, 1)
+            jacobian -= operator(psi_x, 0, 1, 2, 0)
+            jacobian -= operator(psi_x, 0, 1, 0, 2)
+            jacobian -= operator(lap, 0, 1, 1, 0)
+            jacobian *= reynolds
+            jacobian += stokes
+            factors = lu_factor(jacobian, overwrite_a=True, check_finite=False)
         step = lu_solve(factors, -residual, check_finite=False).reshape(n, n)
         c = c + step
-        size = float(np.abs(step).max() / np.abs(c).max())
+        before, size = size, float(np.abs(step).max() / np.abs(c).max())
         if size < tolerance:
             return c
+        if size > _KEEP * before:  # a matrix costs a hundred steps with the one of before
+            factors = None
     raise RuntimeError(f"cavity: Newton's method did not converge at Re = {reynolds:g}, last step {size:.1e}.")
 
 
