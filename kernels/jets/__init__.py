@@ -58,7 +58,7 @@ def engine(
         remedy = "Ask for fewer derivatives at once, or use backend='torch'."
         raise BackendUnavailable(f"backend 'triton': {reason}. {remedy}")
     if path(program, plan).kernels == "schedule":
-        return ScheduledEngine(program, operands, space, outputs, coefficients, precision)
+        return ScheduledEngine(program, operands, space, outputs, coefficients, plan, precision)
     build = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
     device, width = operands[0].device, max(dense_stack(program).widths[1:-1])
     name = choices.key(width, len(space), precision, device)

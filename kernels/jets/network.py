@@ -96,21 +96,21 @@ def dense_stack(program: Program) -> Stack:
         unaries.insert(0, unary)
         bottom = unary.inputs[0]
         hidden.insert(0, widths[bottom])
-    before = _needed(program, bottom)
+    before = needed_by(program, bottom)
     if len(layers) < max(1, sum(isinstance(operations[i], Affine) for i in before)):
         names = sorted({type(op).__name__ for op in operations} - {"Affine", "Unary"})
         what = ", ".join(names) or "no hidden layer"
         raise NotGenerated(f"the network contains no plain stack of linear layers and activations ({what})")
     if any(u.exponent is not None for u in unaries):
         raise NotGenerated("a power as activation has no Triton code")
-    activations, tail = tuple(u.name for u in unaries), _tail(program, raw)
+    activations, tail = tuple(u.name for u in unaries), tail_of(program, raw)
     lowest = operations[before[-1]] if before else None
     if len(before) == 1 and isinstance(lowest, Affine):
         return Stack((lowest, *layers), activations, (widths[0], *hidden), None, tail)
     return Stack(tuple(layers), activations, (widths[0], *hidden), _part(program, before, bottom), tail)
 
 
-def _needed(program: Program, value: int) -> list[int]:
+def needed_by(program: Program, value: int) -> list[int]:
     """Positions of the operations that a value is made of."""
     needed = {value}
     for i in reversed(range(value)):
@@ -134,7 +134,7 @@ def _part(program: Program, positions: Sequence[int], *results: int) -> Program:
     return Program(tuple(operations), tuple(widths))
 
 
-def _tail(program: Program, raw: int) -> Tail | None:
+def tail_of(program: Program, raw: int) -> Tail | None:
     """The operations behind value `raw`."""
     if raw == len(program.operations):
         return None
@@ -155,7 +155,7 @@ def _tail(program: Program, raw: int) -> Tail | None:
     for value in read:
         columns.append((value, start))
         start += program.widths[value]
-    needed = sorted({i for value in read for i in _needed(program, value)})
+    needed = sorted({i for value in read for i in needed_by(program, value)})
     given = _part(program, needed, *read) if read else None
     return Tail(tuple(operations), raw, given, tuple(columns), program.widths)
 

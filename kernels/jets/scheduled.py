@@ -23,14 +23,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from pinnfuse.jets.closed_form import AffineJet, DenseJet, Gradients, JetValue, closed_form, dense, fit
-from pinnfuse.jets.engine import ChunkedEngine, positions
-from pinnfuse.jets.plan import Output
+from pinnfuse.jets.engine import ChunkedEngine, LossResult, LossTask, positions
+from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Affine, Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import config, group, tiles
+from pinnfuse.kernels.jets.finish import Finish, finish
+from pinnfuse.kernels.jets.finish import module as finish_module
 from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
 from pinnfuse.kernels.jets.runner import constants_on, multiprocessors, sum_rows
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule, schedule
+from pinnfuse.kernels.jets.source import LOSS, LOSS_AND_GRADIENT
 from pinnfuse.kernels.launching import launch
 
 SCRATCH_BYTES = 2 * 2**30
@@ -57,6 +60,20 @@ class _State:
     saved: dict[int, Any] = field(default_factory=dict)
 
 
+LossInputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Trained parameters, data columns, equation weights, point weights, residuals (out); the points stand for none."""
+
+
+def loss_inputs(task: LossTask, points: Tensor) -> LossInputs:
+    """What the last kernel reads beside jets."""
+    plan, count, equations = task.plan, points.shape[0], len(task.plan.residuals)
+    trained = torch.stack([task.trained[name] for name in plan.trained]) if plan.trained else points
+    data = torch.stack([task.data[name] for name in plan.pde.data]) if plan.pde.data else points
+    weights = points if task.point_weights is None else task.point_weights.expand(count, equations).contiguous()
+    residuals = points.new_empty(count, equations) if task.keep_residuals else points
+    return trained, data, task.equation_weights, weights, residuals
+
+
 class ScheduledEngine(ChunkedEngine):
     """A network of any shape in one channel space. `chunk` is the number of points that go through together."""
 
@@ -67,20 +84,23 @@ class ScheduledEngine(ChunkedEngine):
         space: ChannelSpace,
         outputs: Sequence[Output],
         coefficients: Sequence[float],
+        plan: JetPlan | None,
         precision: str,
     ):
         self.operands = operands
         self._detached = [t.detach() for t in operands]
         self.schedule: Schedule = schedule(program, tuple(t.requires_grad for t in operands))
         self.program = self.schedule.program
-        self._jets = closed_form(self.program, space, tuple(coefficients))
+        self.finish = None if plan is None else finish(self.schedule, plan)
+        self.coefficients = tuple(coefficients)
+        self._jets = closed_form(self.program, space, self.coefficients)
         self._space, self._outputs = space, tuple(outputs)
         self.parts = config.PARTS[precision]
         like = operands[0]
         self.device, self.dtype = like.device, like.dtype
         widest = max(self.program.widths[n.value] for n in self.schedule.nodes if isinstance(n, Product))
         self.config = tiles.tiles(widest, len(space), self.parts, config.capability(like.device))
-        self._coefficients = constants_on(tuple(coefficients), self.dtype, self.device)
+        self._coefficients = constants_on(self.coefficients, self.dtype, self.device)
         item = 2 * self.parts or like.element_size()
         stored = sum(
             self._padded(v) * (item if form == "halves" else like.element_size())
@@ -94,14 +114,84 @@ class ScheduledEngine(ChunkedEngine):
         self.bytes_per_point = len(space) * (stored + adjoints // 2)  # about half of the adjoints are alive at once
         self.chunk = max(rows, SCRATCH_BYTES // self.bytes_per_point // rows * rows)
 
+    # -- loss in one kernel at the end -------------------------------------------------------------------------------
+
+    def loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
+        end = self.finish
+        if end is None:
+            return super().loss(task, wanted, trained_wanted)
+        plan, points = task.plan, task.points.contiguous()
+        count = points.shape[0]
+        gradients = Gradients(wanted)
+        inputs = loss_inputs(task, points)
+        mode = LOSS_AND_GRADIENT if any(wanted) or trained_wanted else LOSS
+        constants = (*self.coefficients, *(task.constants[name] for name in plan.constants))
+        numbers = constants_on(constants, self.dtype, self.device)
+        total = points.new_zeros(end.columns(self._padded(end.last.source)))
+        for rows in self._chunks(count):
+            state = self._run(points[rows], end.nodes)
+            part = total.new_empty(state.tiles, total.shape[0])
+            adjoint = self._buffer(end.last.source, state)
+            with self._on_device():
+                self._finish(end, state, mode, (points, rows.start, count), numbers, inputs, adjoint, part)
+                total += sum_rows(part)
+            if any(wanted):
+                self._walk_back(end.nodes, {end.last.source: adjoint}, state, gradients)
+        width, m = self._padded(end.last.source), end.fields
+        weights, losses, trained, biases = total.split([m * width, end.equations, end.trained, m])
+        for operand, value in zip(end.last.op.operands, (weights.view(m, width), biases), strict=False):
+            if wanted[operand]:
+                gradients.add(operand, value[..., : self._detached[operand].shape[-1]].clone())
+        per_equation = losses / count
+        return LossResult(
+            (per_equation * task.equation_weights).sum(),
+            per_equation,
+            inputs[-1] if task.keep_residuals else None,
+            gradients.operands,
+            list(trained.unbind(0)) if trained_wanted else [None] * end.trained,
+        )
+
+    def _finish(
+        self,
+        end: Finish,
+        state: _State,
+        mode: int,
+        place: tuple[Tensor, int, int],
+        numbers: Tensor,
+        inputs: LossInputs,
+        adjoint: Tensor,
+        part: Tensor,
+    ) -> None:
+        points, first, count = place
+        source, op = state.halves[end.last.source], end.last.op
+        width = self._padded(end.last.source)
+        weight = _pad(self._detached[op.operands[0]], end.fields, width)
+        bias = self._detached[op.operands[1]] if len(op.operands) > 1 else weight.new_zeros(end.fields)
+        given = points
+        if end.tail is not None and end.tail.given is not None:
+            given = closed_form(end.tail.given, self._space, self.coefficients).forward(state.points, ())[0].data
+        trained, data, equation_weights, point_weights, residuals = inputs
+        jets = (source.data, source.scale, adjoint, adjoint, adjoint, adjoint)
+        inputs_of_loss = (trained, data, given, equation_weights, point_weights, points, residuals)
+        integers = (count, first, state.tiles, 0, part.shape[1])
+        args = (points, *jets, weight, bias.contiguous(), numbers, *inputs_of_loss, part, *integers)
+        constants = {"H": width, "ROWS": self.config.rows, "BLOCK": self.config.block, "PARTS": self.parts}
+        constants |= {"MODE": mode, "WEIGHTED": point_weights is not points, "KEEP": residuals is not points}
+        constants |= {"ONCE": not triton.knobs.runtime.interpret, "PERMUTED": False, "FIRST": 0, "ACTIVATION": 0}
+        launch(finish_module(end.spec).output_kernel, (state.tiles,), args, constants, num_warps=self.config.warps)
+
     # -- forward -----------------------------------------------------------------------------------------------------
 
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
-        points = points.contiguous()
+        state = self._run(points.contiguous(), self.schedule.nodes)
+        last = dense(self._jet(len(self.program.operations), state))
+        return last[positions(self._outputs, points.device)], state
+
+    def _run(self, points: Tensor, nodes: Sequence[Node]) -> _State:
         state = _State(points, -(-points.shape[0] // self.config.rows), {0: self._jets.coordinates(points)})
         with self._on_device():
             self._split_weights()
-            for node in self.schedule.nodes:
+            for node in nodes:
                 match node:
                     case ByTorch():
                         op = self.program.operations[node.position]
@@ -113,8 +203,7 @@ class ScheduledEngine(ChunkedEngine):
                         self._product(node, state.halves[node.source], state.plain[node.value], False, False)
                     case Pointwise():
                         self._group_forward(node, state)
-        last = dense(self._jet(len(self.program.operations), state))
-        return last[positions(self._outputs, points.device)], state
+        return state
 
     def _group_forward(self, node: Pointwise, state: _State) -> None:
         args = [self._coefficients, *self._read_arguments(node, state)]
@@ -173,10 +262,15 @@ class ScheduledEngine(ChunkedEngine):
         full = gradient.new_zeros(len(self._space), n, self.program.output_width)
         full[positions(self._outputs, gradient.device)] = gradient
         adjoints: dict[int, Tensor] = {}
-        zbar: dict[int, _Halves] = {}
         self._give(last, full, adjoints, state)
+        self._walk_back(self.schedule.nodes, adjoints, state, gradients)
+
+    def _walk_back(
+        self, nodes: Sequence[Node], adjoints: dict[int, Tensor], state: _State, gradients: Gradients
+    ) -> None:
+        zbar: dict[int, _Halves] = {}
         with self._on_device():
-            for node in reversed(self.schedule.nodes):
+            for node in reversed(nodes):
                 self._back(node, adjoints, zbar, state, gradients)
 
     def _back(

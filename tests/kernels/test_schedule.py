@@ -278,5 +278,5 @@ def test_a_plain_network_by_its_own_kernels_and_by_a_schedule(where):
     found = recognise(net, 2)
     arguments = (found.program, found.operands(net), plan_.space, plan_.outputs, plan_.coefficients({}))
     one = TritonEngine(*arguments, plan_, "float32").outputs(points)
-    two = ScheduledEngine(*arguments, "float32").outputs(points)
+    two = ScheduledEngine(*arguments, plan_, "float32").outputs(points)
     assert relative(one, two) < 3e-6
