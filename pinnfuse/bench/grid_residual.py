@@ -158,8 +158,8 @@ def step_of(loss: Callable[[Tensor], Tensor]) -> Step:
     return step
 
 
-def ours(case: GridCase, backend: str, store: bool = True) -> Step:
-    loss = FusedGridResidualLoss(NAVIER_STOKES, case.grids, DT, "backward_euler", backend)
+def ours(case: GridCase, backend: str, device: torch.device, store: bool = True) -> Step:
+    loss = FusedGridResidualLoss(NAVIER_STOKES, case.grids, DT, "backward_euler", backend).to(device)
     plain = step_of(loss)
 
     def step(fields: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,13 +171,13 @@ def ours(case: GridCase, backend: str, store: bool = True) -> Step:
     return plain if backend == "torch" else step
 
 
-def steps(case: GridCase, against: Sequence[str]) -> dict[str, Callable[[], Step]]:
+def steps(case: GridCase, against: Sequence[str], device: torch.device) -> dict[str, Callable[[], Step]]:
     """Engines that apply to a case, built when called."""
-    found: dict[str, Callable[[], Step]] = {"pinnfuse": lambda: ours(case, "triton")}
+    found: dict[str, Callable[[], Step]] = {"pinnfuse": lambda: ours(case, "triton", device)}
     periodic = case.boundary == "periodic"
     others: dict[str, Callable[[], Step]] = {
-        "pinnfuse again": lambda: ours(case, "triton", store=False),
-        "torch": lambda: ours(case, "torch"),
+        "pinnfuse again": lambda: ours(case, "triton", device, store=False),
+        "torch": lambda: ours(case, "torch", device),
         "eager": lambda: step_of(eager(case)),
         "torch-compile": lambda: step_of(torch.compile(eager(case), dynamic=False)),
     }
@@ -195,7 +195,7 @@ def measure(case: GridCase, against: Sequence[str], device: torch.device, second
     truth = step_of(eager(case))(inputs[0].double())
     rows: list[Row] = []
     timed: dict[str, Step] = {}
-    for name, build in steps(case, against).items():
+    for name, build in steps(case, against, device).items():
         row: Row = {**asdict(case), "engine": name, "fields_mb": case.megabytes}
         rows.append(row)
         try:
