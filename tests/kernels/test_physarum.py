@@ -120,7 +120,7 @@ def test_compiles_without_a_card(tmp_path, root) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     rows = json.loads(done.stdout)
     assert len(rows) == 9
-    assert all(row["stack"] == 0 and 0 < row["registers"] <= 255 for row in rows), rows
+    assert all(row["stack"] <= 16 and 0 < row["registers"] <= 128 for row in rows), rows
 
 
 # -- on a card
