@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import pinnfuse
+from pinnfuse import models
 from pinnfuse.models.transform import OutputTransform
 
 from .cases import PDES, mlp, relative  # noqa: TID251 - this folder, not the library's
@@ -35,9 +36,10 @@ def test_a_loss_that_is_gone_leaves_no_node_behind(where):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("hard", [False, True])
-def test_capture_and_replay_on_other_points(hard, where):
+@pytest.mark.parametrize("kind", ["plain", "modified_mlp", "piratenet"])
+def test_capture_and_replay_on_other_points(kind, hard, where):
     pde = PDES["burgers"]
-    net = mlp(2, [64, 64, 64], 1, nn.Tanh)
+    net = mlp(2, [64, 64, 64], 1, nn.Tanh) if kind == "plain" else models.get(kind)(2, 1, width=64, depth=2)
     if hard:
         net = OutputTransform(net, {"u": "-sin(pi*x) + t*(1 - x**2)*u"}, "u", "tx")
     net = net.to(where)
