@@ -1,4 +1,4 @@
-"""The README's example runs as it stands."""
+"""The examples of the README and of the docs run as they stand."""
 
 import re
 from pathlib import Path
@@ -12,3 +12,14 @@ def test_the_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> Non
     exec(compile(code, "README.md", "exec"), names)
     assert all(p.grad is not None for p in names["net"].parameters())
     assert "closed form" in capsys.readouterr().out
+
+
+def test_the_problem_of_ones_own_runs(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (root / "docs" / "your_own_problem.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)[0]
+    for there, here in (("adam=100, steps=200", "adam=3, steps=3"), ("runs/fisher", str(tmp_path))):
+        assert there in code
+        code = code.replace(there, here)
+    names: dict[str, object] = {}
+    exec(compile(code, "your_own_problem.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("{'u': ") and (tmp_path / "figures" / "u.png").is_file()

@@ -48,3 +48,8 @@ def test_hundred_dimensions():
     assert len(problem.pde.derivatives) == 100 and problem.domain.sample(4).shape == (4, 100)
     points, data = problem.conditions[0].sample(256)
     assert points.shape == (256, 100) and ((points == 0) | (points == 1)).any(1).all()
+
+
+def test_the_headline_is_the_metric_of_several_fields():
+    assert problems.get("navier_stokes").headline == ("velocity",)
+    assert problems.get("schrodinger").headline == ("h",) and problems.get("heat").headline == ("u",)

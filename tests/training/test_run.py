@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pinnfuse.models.pinn import NonFiniteLoss
+from pinnfuse.models.problem_loss import ProblemLoss
 from pinnfuse.training import cli
 from pinnfuse.training.run import Run, read_checkpoint, run_folder
 
@@ -296,3 +297,36 @@ def test_resume_with_a_damaged_record(start, damage):
     resumed = go(Run(cli.parse(["--resume", str(part.folder), "--max-steps", "50"])))
     assert torch.equal(parameters(resumed), parameters(whole))
     assert max(rows(resumed)) == 50 and 0 not in rows(resumed).get(2, {})
+
+
+def test_an_early_look_and_then_the_interval(start):
+    often = ("--record.validate_every", "20", "--record.validate_first", "7")
+    looks = [s for s, row in rows(go(start("whole", *often))).items() if "val/rel_l2/u" in row]
+    assert looks == [7, 20, 40, 50]
+    part = go(start("part", *often, "--max-steps", "15"))
+    resumed = go(Run(cli.parse(["--resume", str(part.folder), "--max-steps", "50"])))
+    assert [s for s, row in rows(resumed).items() if "val/rel_l2/u" in row] == [7, 15, 20, 40, 50]
+
+
+def test_speed_is_compared_in_turns_and_again_at_the_end(start, monkeypatch):
+    def fake(step, device):
+        loss = next(c.cell_contents for c in step.__closure__ if isinstance(c.cell_contents, ProblemLoss))
+        kinds.append(loss.interior.backend)
+        return float(len(kinds))
+
+    kinds = []
+    monkeypatch.setattr("pinnfuse.callbacks.speedup.milliseconds", fake)
+    run = go(start("run", "--record.speedup_steps", "2", "--record.speedup_at_end", "true"))
+    assert kinds == ["torch", "autograd"] * 4
+    assert run.speedup.ours.step_ms == 4.0 and run.speedup.baseline.step_ms == 5.0  # medians of 1 3 5 7 and 2 4 6 8
+    assert {1, 50} == {s for s, row in rows(run).items() if "perf/speedup_vs_autograd" in row}
+
+
+def test_what_takes_time_before_the_first_step_is_said(start):
+    said = []
+    run = start("run", "--max-steps", "2")
+    run.prepare(said.append)
+    assert ["reference" in said[0], "threads" in said[-1]] == [True, True]
+    assert run.config.threads == torch.get_num_threads()  # OMP_NUM_THREADS says it
+    go(run)
+    assert cli.load(run.folder / "config.yaml").threads == torch.get_num_threads()
