@@ -20,11 +20,12 @@ from pinnfuse.kernels.launching import launch
 
 @dataclass(frozen=True)
 class Tile:
-    """Points of one program along the last two axes, and its warps."""
+    """Points of one program along the last two axes, its warps, and the points a thread reads at once if aligned."""
 
     x: int
     y: int
     warps: int
+    vector: int = 4
 
 
 TILES = {1: Tile(1024, 1, 4), 2: Tile(128, 8, 4), 3: Tile(128, 8, 4)}
@@ -59,7 +60,7 @@ def start(
     batch = 1 if dimension == 1 else known.shape[0]
     steps = [(0,) * 5 if a is None else _strides(a, dimension) for a in arrays]
     unit = all(s[4] == 1 for a, s in zip(arrays, steps, strict=True) if a is not None)
-    vector = 4 if unit and all(n % 4 == 0 for s in steps for n in s[:4]) else 1
+    vector = tile.vector if unit and all(n % tile.vector == 0 for s in steps for n in s[:4]) else 1
     strides: list[int] = []
     for k, s in enumerate(steps):
         scaled = [n // vector for n in s[:4]] + [s[4]]
@@ -113,4 +114,4 @@ def fitted(tile: Tile, nx: int, ny: int) -> Tile:
         x, y = x // 2, y * 2
     while y > 1 and y >= 2 * ny:
         y //= 2
-    return Tile(x, y, tile.warps if x * y >= 512 else 1)
+    return Tile(x, y, tile.warps if x * y >= 512 else 1, tile.vector)

@@ -3,6 +3,7 @@
 Operators take `[..., *space]` tensors of any strides and a `Grid`; see `docs/grid.md`.
 """
 
+from pinnfuse.grid import spectral
 from pinnfuse.grid.boundary import Dirichlet, Neumann, OneSided, Periodic
 from pinnfuse.grid.dispatch import backends
 from pinnfuse.grid.grid import Grid
@@ -30,4 +31,5 @@ __all__ = [
     "divergence",
     "gradient",
     "laplacian",
+    "spectral",
 ]
