@@ -289,16 +289,18 @@ class FusedResidualLoss(nn.Module):
             net, points, None, {n: points[:, 0] for n in self.pde.data}, "FusedResidualLoss.explain"
         )
         plan_, choice = self._choice(net, points)
-        memory = None
+        memory, reason = None, choice.reason
         if choice.recognised is not None:
             with torch.no_grad():
                 engine = self._engine(net, points, plan_, choice)
             rows = min(points.shape[0], getattr(engine, "chunk", points.shape[0]))
             per_point = bytes_per_point(choice.recognised.program, plan_.space, points.element_size())
             memory = rows * getattr(engine, "bytes_per_point", per_point)
+            if report := getattr(engine, "report", None):
+                reason = f"{reason} ({report})"
         precision = precisions.resolve(self.precision, points.dtype)
         return Explanation(
-            choice.backend, choice.path, choice.reason, plan_.channel_names(), precision, points.shape[0], memory
+            choice.backend, choice.path, reason, plan_.channel_names(), precision, points.shape[0], memory
         )
 
     # -- parameters of the PDE -----------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from pinnfuse.kernels.jets.source import Spec
 
 MAX_CHANNELS = 24
 MAX_ORDER = 4
+LARGEST_HEAD = 2
+"""Most linear layers of an embedding that torch runs before a stack: its frequencies, and the first layer behind it."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ def path(program: Program, plan: JetPlan | None) -> Path:
         stack = dense_stack(program)
         if unknown := [name for name in stack.activations if name not in ACTIVATIONS]:
             raise NotGenerated(f"the activation {unknown[0]} has no Triton code")
-        if stack.head is not None and count_products(stack.head) > 1:
-            raise NotGenerated("most layers of the network lie before its plain stack")
+        if stack.head is not None and count_products(stack.head) > LARGEST_HEAD:
+            raise NotGenerated("layers of the network lie before its plain stack")
         if plan is not None:
             if reason := too_large(plan.space):
                 return Path("", reason)
@@ -47,10 +49,11 @@ def path(program: Program, plan: JetPlan | None) -> Path:
     if plan is not None and (len(plan.space) > MAX_CHANNELS or plan.space.order > MAX_ORDER):
         return Path("", f"{no_stack}, and {_limits(plan.space)}")
     try:
-        report = schedule(program, None).report()
+        schedule(program, None)
     except NotGenerated as reason:
         return Path("", str(reason))
-    return Path("schedule", f"the network is recognised and Triton runs here; {no_stack}, so it runs by {report}")
+    how = "so products and groups of pointwise operations take turns"
+    return Path("schedule", f"the network is recognised and Triton runs here; {no_stack}, {how}")
 
 
 def too_large(space: ChannelSpace) -> str:

@@ -40,15 +40,10 @@ def pointwise(plan: JetPlan, seed: str = "v") -> Pointwise:
     names |= {pde.parameter_symbols[n]: f"c{i}" for i, n in enumerate(plan.constants)}
     names |= {pde.parameter_symbols[n]: f"p{i}" for i, n in enumerate(plan.trained)}
     names |= {pde.data_symbols[n]: f"f{i}" for i, n in enumerate(pde.data)}
-    targets = [*plan.output_symbols, *(pde.parameter_symbols[n] for n in plan.trained)]
-    upstream = [sympy.Symbol(f"q{e}!", real=True) for e in range(len(plan.residuals))]  # "!": no PDE has such a name
-    names |= {q: f"q{e}" for e, q in enumerate(upstream)}
-    results = [
-        sympy.Add(*(q * sympy.diff(r, s) for q, r in zip(upstream, plan.residuals, strict=True))) for s in targets
-    ]
+    names |= {q: f"q{e}" for e, q in enumerate(plan.upstream_symbols)}
     forward = shared_code(plan.residuals, names, "e", [f"r{i}" for i in range(len(plan.residuals))])
     outputs = [f"{seed}{i}" for i in range(len(plan.outputs))] + [f"t{i}" for i in range(len(plan.trained))]
-    backward = shared_code(results, names, "d", outputs)
+    backward = shared_code(plan.adjoint, names, "d", outputs)
     return Pointwise(forward, backward, len(plan.residuals), len(plan.constants), len(plan.trained), len(plan.pde.data))
 
 

@@ -110,13 +110,15 @@ class Schedule:
         reads = {v for n in self.nodes if isinstance(n, Pointwise) for v in n.reads}
         return frozenset(reads | set(self.stored) | {n.source for n in self.nodes if isinstance(n, Product)})
 
-    def report(self) -> str:
-        """How much of the network runs where."""
-        products = sum(isinstance(n, Product) for n in self.nodes)
-        groups = sum(isinstance(n, Pointwise) for n in self.nodes)
-        rest = [type(self.program.operations[n.position]).__name__ for n in self.nodes if isinstance(n, ByTorch)]
+    def report(self, before: Sequence[Node] | None = None) -> str:
+        """How much of the network runs where; `before`: the nodes before a kernel that does all the rest."""
+        nodes = self.nodes if before is None else before
+        products = sum(isinstance(n, Product) for n in nodes)
+        groups = sum(isinstance(n, Pointwise) for n in nodes)
+        kernels = f"{products} products and {groups} groups each way" + (", then one kernel" if before else "")
+        rest = [type(self.program.operations[n.position]).__name__ for n in nodes if isinstance(n, ByTorch)]
         names = ", ".join(f"{rest.count(name)} {name}" for name in dict.fromkeys(rest))
-        return f"{products} product and {groups} pointwise kernels each way" + (f"; by torch: {names}" if rest else "")
+        return kernels + (f"; by torch: {names}" if rest else "")
 
 
 def count_products(program: Program) -> int:

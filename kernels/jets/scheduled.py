@@ -92,6 +92,7 @@ class ScheduledEngine(ChunkedEngine):
         self.schedule: Schedule = schedule(program, tuple(t.requires_grad for t in operands))
         self.program = self.schedule.program
         self.finish = None if plan is None else finish(self.schedule, plan)
+        self.report = self.schedule.report(None if self.finish is None else self.finish.nodes)
         self.coefficients = tuple(coefficients)
         self._jets = closed_form(self.program, space, self.coefficients)
         self._space, self._outputs = space, tuple(outputs)
