@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from pinnfuse.jets.closed_form import Gradients, PointGradients, closed_form
-from pinnfuse.jets.plan import JetPlan, Output, evaluate_residuals
+from pinnfuse.jets.plan import JetPlan, Output, broadcast, evaluate_residuals
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.jets.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -87,34 +88,36 @@ class ChunkedEngine(JetEngine):
 
     def loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
         plan, points = task.plan, task.points
-        count, equations = points.shape[0], len(plan.residuals)
+        count, equations, outputs_count = points.shape[0], len(plan.residuals), len(plan.outputs)
         gradients = Gradients(wanted)
-        trained = {name: value.detach().requires_grad_(trained_wanted) for name, value in task.trained.items()}
-        trained_sum: list[Tensor | None] = [None] * len(trained)
+        parameters = [*plan.constant_tensors(task.constants), *(task.trained[name].detach() for name in plan.trained)]
+        trained_sum: dict[str, Tensor | None] = dict.fromkeys(task.trained)
         sums = torch.zeros(equations, dtype=torch.float64, device=points.device)
         residuals = points.new_empty(count, equations) if task.keep_residuals else None
-        differentiate = any(wanted) or trained_wanted
+        scale = (2 / count) * task.equation_weights.unsqueeze(1)
         for rows in self._chunks(count):
-            outputs, state = self._forward(points[rows], wanted)
-            outputs = outputs.detach().requires_grad_(any(wanted))
-            data = {name: column[rows] for name, column in task.data.items()}
-            with torch.set_grad_enabled(differentiate):
-                r = evaluate_residuals(plan, outputs, points[rows], task.constants, trained, data)
-                squares = r.square() if task.point_weights is None else task.point_weights[rows] * r.square()
-                objective = (squares.sum(0) * task.equation_weights).sum() / count
-            sums += squares.detach().sum(0, dtype=torch.float64)
+            x = points[rows]
+            outputs, state = self._forward(x, wanted)
+            data = (task.data[name][rows] for name in plan.pde.data)
+            arguments = (*outputs.detach().unbind(0), *x.unbind(1), *parameters, *data)
+            r = torch.stack(broadcast(plan.residual_function(*arguments), x))
+            weighted = r if task.point_weights is None else task.point_weights[rows].t() * r
+            sums += (weighted * r).sum(1, dtype=torch.float64)
             if residuals is not None:
-                residuals[rows] = r.detach()
-            if differentiate and objective.requires_grad:
-                leaves = [t for t in (outputs, *trained.values()) if t.requires_grad]
-                found = iter(torch.autograd.grad(objective, leaves, allow_unused=True))
-                upstream = next(found) if outputs.requires_grad else None
-                if upstream is not None:
-                    self._backward(upstream, state, gradients)
-                trained_sum = [_plus(total, next(found)) if trained_wanted else None for total in trained_sum]
+                residuals[rows] = r.t()
+            if any(wanted) or trained_wanted:
+                found = broadcast(plan.adjoint_function(*arguments, *(weighted * scale).unbind(0)), x)
+                if any(wanted):
+                    self._backward(torch.stack(found[:outputs_count]), state, gradients)
+                for name, gradient in zip(plan.trained, found[outputs_count:], strict=True):
+                    trained_sum[name] = _plus(trained_sum[name], gradient.sum())
         per_equation = (sums / count).to(points.dtype)
         return LossResult(
-            (per_equation * task.equation_weights).sum(), per_equation, residuals, gradients.operands, trained_sum
+            (per_equation * task.equation_weights).sum(),
+            per_equation,
+            residuals,
+            gradients.operands,
+            list(trained_sum.values()) if trained_wanted else [None] * len(trained_sum),
         )
 
     def outputs(self, points: Tensor) -> Tensor:
@@ -130,11 +133,13 @@ class ChunkedEngine(JetEngine):
         return gradients.operands
 
     def _chunks(self, count: int) -> Iterator[slice]:
-        return (slice(start, min(start + self.chunk, count)) for start in range(0, count, self.chunk))
+        """As few as `chunk` allows, and as equal as can be."""
+        size = -(-count // -(-count // self.chunk))
+        return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def _plus(total: Tensor | None, part: Tensor | None) -> Tensor | None:
-    return part if total is None else total if part is None else total + part
+def _plus(total: Tensor | None, part: Tensor) -> Tensor:
+    return part if total is None else total + part
 
 
 class ClosedFormEngine(ChunkedEngine):
@@ -150,6 +155,7 @@ class ClosedFormEngine(ChunkedEngine):
     ):
         self.operands = operands
         self._detached = [t.detach() for t in operands]
+        self._memory = Workspace()
         self._jets = closed_form(program, space, tuple(coefficients))
         self._outputs = tuple(outputs)
         self.chunk = chunk_size(program, space, operands[0] if operands else torch.empty(0))
@@ -180,15 +186,21 @@ class ClosedFormEngine(ChunkedEngine):
             ]
             yield rows, r.detach(), by_operand, [torch.stack(c, 1) for c in list(zip(*columns, strict=True))[1:]]
 
+    def _chunks(self, count: int) -> Iterator[slice]:
+        for rows in super()._chunks(count):
+            self._memory.restart()
+            yield rows
+        self._memory = Workspace()  # nothing is kept after a call
+
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
-        out, values, saved = self._jets.forward(points, self._detached)
+        out, values, saved = self._jets.forward(points, self._detached, self._memory)
         return out.data[positions(self._outputs, points.device)], (out, values, saved)
 
     def _backward(self, gradient: Tensor, state: Any, gradients: Gradients) -> None:
         out, values, saved = state
-        full = torch.zeros_like(out.data)
+        full = self._memory.jet(gradient, *out.data.shape).data.zero_()
         full[positions(self._outputs, gradient.device)] = gradient
-        self._jets.adjoint(full, values, saved, self._detached, gradients)
+        self._jets.adjoint(full, values, saved, self._detached, gradients, self._memory)
 
 
 def chain_rule(tensors: Sequence[Tensor], derivatives: Sequence[Tensor], parameters: Sequence[Tensor]) -> Tensor:

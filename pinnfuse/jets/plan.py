@@ -58,6 +58,27 @@ class JetPlan:
         """`f(*arguments) -> (r_1, ..., r_E)` in torch."""
         return torch_function(self.residuals, self.arguments)
 
+    @cached_property
+    def upstream_symbols(self) -> tuple[sympy.Symbol, ...]:
+        """q_e, the derivative of the loss by residual e."""
+        return tuple(sympy.Symbol(f"q{e}!", real=True) for e in range(len(self.residuals)))  # "!": in no PDE
+
+    @cached_property
+    def adjoint(self) -> tuple[sympy.Expr, ...]:
+        """`sum_e q_e dr_e/ds` for every output s, then for every trained parameter."""
+        targets = (*self.output_symbols, *(self.pde.parameter_symbols[name] for name in self.trained))
+        pairs = tuple(zip(self.upstream_symbols, self.residuals, strict=True))
+        return tuple(sympy.Add(*(q * sympy.diff(r, s) for q, r in pairs)) for s in targets)
+
+    @cached_property
+    def adjoint_function(self):
+        """`f(*arguments, *upstream) -> adjoint` in torch."""
+        return torch_function(self.adjoint, (*self.arguments, *self.upstream_symbols))
+
+    def constant_tensors(self, constants: dict[str, float]) -> list[torch.Tensor]:
+        """Values of the constant parameters for `residual_function`: 0-d on the host, so no promotion and no copy."""
+        return [torch.tensor(constants[name], dtype=torch.float64) for name in self.constants]
+
     def channel_names(self) -> tuple[str, ...]:
         """For people: `1, x, y, D = t - nu*xx - nu*yy`."""
         names = [_derivative_name(alpha, self.pde.coordinates) for alpha in self.space.indices]
@@ -184,12 +205,14 @@ def evaluate_residuals(
     arguments = [
         *outputs.unbind(0),
         *points.unbind(1),
-        *(
-            torch.tensor(constants[name], dtype=torch.float64) for name in plan.constants
-        ),  # 0-dim: no promotion, no copy
+        *plan.constant_tensors(constants),
         *(trained[name] for name in plan.trained),
         *(data[name] for name in plan.pde.data),
     ]
-    columns = plan.residual_function(*arguments)
-    n = points.shape[0]
-    return torch.stack([torch.as_tensor(c, dtype=points.dtype, device=points.device).expand(n) for c in columns], dim=1)
+    return torch.stack(broadcast(plan.residual_function(*arguments), points), dim=1)
+
+
+def broadcast(columns: Sequence[torch.Tensor], points: torch.Tensor) -> list[torch.Tensor]:
+    """Each of them [N], in the dtype and on the device of the points."""
+    like = points[:, 0]
+    return [c if c.shape == like.shape and c.dtype == like.dtype else c.to(points).expand(like.shape) for c in columns]

@@ -1,27 +1,40 @@
 r"""Derivatives s, s', ..., s^(n) of the elementwise functions that a network may contain, in closed form.
 
-Each entry maps z to the list [s(z), s'(z), ..., s^(n)(z)]. A derivative that vanishes identically is None.
+Each entry maps z to the list [s(z), s'(z), ..., s^(n)(z)]. A derivative that vanishes identically is None. `new` gives
+the memory of the results, in their order where the function is common enough to write into it; None: torch's own.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 Derivatives = list[Tensor | None]
+New = Callable[[], Tensor | None]
 
 
-def _tanh(z: Tensor, n: int) -> Derivatives:
-    s = torch.tanh(z)
-    d = (s * s).neg_().add_(1)  # s' = 1 - s^2; everything else is a polynomial in s and s'
+def _own() -> None:
+    """Memory of torch's own."""
+
+
+class Rule(Protocol):
+    def __call__(self, z: Tensor, n: int, new: New = _own) -> Derivatives: ...
+
+
+def _tanh(z: Tensor, n: int, new: New = _own) -> Derivatives:
+    s = torch.tanh(z, out=new())
+    if n == 0:
+        return [s]
+    d = torch.addcmul(z.new_ones(()), s, s, value=-1, out=new())  # s' = 1 - s^2; the rest is polynomials in s and s'
     polynomials: list[Callable[[], Tensor]] = [
         lambda: d,
-        lambda: (s * d).mul_(-2),
-        lambda: (4 * d).addcmul_(d, d, value=-6),
+        lambda: torch.addcmul(z.new_zeros(()), s, d, value=-2, out=new()),
+        lambda: torch.mul(d, 4, out=new()).addcmul_(d, d, value=-6),
         lambda: s * d * (24 * d - 8),
         lambda: d * ((120 * d - 120) * d + 16),
         lambda: s * d * ((480 - 720 * d) * d - 32),
@@ -29,8 +42,8 @@ def _tanh(z: Tensor, n: int) -> Derivatives:
     return [s, *(f() for f in polynomials[:n])]
 
 
-def _sigmoid(z: Tensor, n: int) -> Derivatives:
-    s = torch.sigmoid(z)
+def _sigmoid(z: Tensor, n: int, new: New = _own) -> Derivatives:
+    s = torch.sigmoid(z, out=new())
     p = s * torch.sigmoid(-z)  # s (1 - s) without the cancellation near s = 1
     c = 1 - 2 * s
     polynomials: list[Callable[[], Tensor]] = [
@@ -44,25 +57,24 @@ def _sigmoid(z: Tensor, n: int) -> Derivatives:
     return [s, *(f() for f in polynomials[:n])]
 
 
-def _softplus(z: Tensor, n: int) -> Derivatives:
+def _softplus(z: Tensor, n: int, new: New = _own) -> Derivatives:
     return [functional.softplus(z), *_sigmoid(z, n - 1)] if n else [functional.softplus(z)]
 
 
-def _times_argument(z: Tensor, g: Derivatives) -> Derivatives:
+def _times_argument(z: Tensor, g: Derivatives, new: New) -> Derivatives:
     """Derivatives of z g(z): z g^(k) + k g^(k-1)."""
     out: Derivatives = []
     for k, derivative in enumerate(g):
-        assert derivative is not None
-        previous = g[k - 1] if k else None
-        out.append(z * derivative if previous is None else torch.addcmul(k * previous, z, derivative))
+        product = torch.mul(z, _present(derivative), out=new())
+        out.append(product if k == 0 else product.add_(_present(g[k - 1]), alpha=k))
     return out
 
 
-def _silu(z: Tensor, n: int) -> Derivatives:
-    return _times_argument(z, _sigmoid(z, n))
+def _silu(z: Tensor, n: int, new: New = _own) -> Derivatives:
+    return _times_argument(z, _sigmoid(z, n), new)
 
 
-def _gelu(z: Tensor, n: int) -> Derivatives:
+def _gelu(z: Tensor, n: int, new: New = _own) -> Derivatives:
     cdf = 0.5 * torch.erfc(-z * math.sqrt(0.5))
     density = torch.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     g: Derivatives = [cdf]
@@ -70,10 +82,10 @@ def _gelu(z: Tensor, n: int) -> Derivatives:
     for k in range(n):
         g.append(density * hermite * (-1) ** k)
         hermite, previous = z * hermite - k * previous, hermite
-    return _times_argument(z, g)
+    return _times_argument(z, g, new)
 
 
-def _erf(z: Tensor, n: int) -> Derivatives:
+def _erf(z: Tensor, n: int, new: New = _own) -> Derivatives:
     out: Derivatives = [torch.erf(z)]
     density = torch.exp(-z * z) * (2 / math.sqrt(math.pi))
     hermite, previous = torch.ones_like(z), torch.zeros_like(z)  # H_0, H_{-1}
@@ -83,29 +95,37 @@ def _erf(z: Tensor, n: int) -> Derivatives:
     return out
 
 
-def _erfc(z: Tensor, n: int) -> Derivatives:
+def _erfc(z: Tensor, n: int, new: New = _own) -> Derivatives:
     return [torch.erfc(z), *(None if d is None else -d for d in _erf(z, n)[1:])]
 
 
-def _sin(z: Tensor, n: int) -> Derivatives:
-    s, c = torch.sin(z), torch.cos(z)
-    return [(s, c, -s, -c)[k % 4] for k in range(n + 1)]
+def _sin(z: Tensor, n: int, new: New = _own) -> Derivatives:
+    first: Derivatives = [torch.sin(z, out=new()), torch.cos(z, out=new()) if n else None]
+    return _alternating(first, n, new)
 
 
-def _cos(z: Tensor, n: int) -> Derivatives:
-    s, c = torch.sin(z), torch.cos(z)
-    return [(c, -s, -c, s)[k % 4] for k in range(n + 1)]
+def _cos(z: Tensor, n: int, new: New = _own) -> Derivatives:
+    first: Derivatives = [torch.cos(z, out=new()), torch.sin(z, out=new()).neg_() if n else None]
+    return _alternating(first, n, new)
 
 
-def _exp(z: Tensor, n: int) -> Derivatives:
+def _alternating(first: Derivatives, n: int, new: New = _own) -> Derivatives:
+    """s and s' continued by s'' = -s."""
+    out = first[: n + 1]
+    for k in range(2, n + 1):
+        out.append(out[k - 4] if k >= 4 else torch.neg(_present(out[k - 2]), out=new()))
+    return out
+
+
+def _exp(z: Tensor, n: int, new: New = _own) -> Derivatives:
     return [torch.exp(z)] * (n + 1)
 
 
-def _log(z: Tensor, n: int) -> Derivatives:
+def _log(z: Tensor, n: int, new: New = _own) -> Derivatives:
     return [torch.log(z), *_power(-1.0)(z, n - 1)] if n else [torch.log(z)]
 
 
-def _atan(z: Tensor, n: int) -> Derivatives:
+def _atan(z: Tensor, n: int, new: New = _own) -> Derivatives:
     q = z * z
     d = torch.reciprocal(1 + q)
     polynomials: list[Callable[[], Tensor]] = [
@@ -119,8 +139,8 @@ def _atan(z: Tensor, n: int) -> Derivatives:
     return [torch.atan(z), *(f() for f in polynomials[:n])]
 
 
-def _power(exponent: float) -> Callable[[Tensor, int], Derivatives]:
-    def derivatives(z: Tensor, n: int) -> Derivatives:
+def _power(exponent: float) -> Rule:
+    def derivatives(z: Tensor, n: int, new: New = _own) -> Derivatives:
         out: Derivatives = []
         factor = 1.0
         for k in range(n + 1):
@@ -131,7 +151,7 @@ def _power(exponent: float) -> Callable[[Tensor, int], Derivatives]:
     return derivatives
 
 
-UNARY: dict[str, Callable[[Tensor, int], Derivatives]] = {
+UNARY: dict[str, Rule] = {
     "tanh": _tanh,
     "sigmoid": _sigmoid,
     "softplus": _softplus,
@@ -149,6 +169,11 @@ UNARY: dict[str, Callable[[Tensor, int], Derivatives]] = {
 }
 
 
-def unary(name: str, exponent: float | None = None) -> Callable[[Tensor, int], Derivatives]:
+def _present(derivative: Tensor | None) -> Tensor:
+    assert derivative is not None
+    return derivative
+
+
+def unary(name: str, exponent: float | None = None) -> Rule:
     """Derivatives of a named function; `power` needs its exponent."""
     return _power(exponent) if exponent is not None else UNARY[name]

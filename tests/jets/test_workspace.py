@@ -1,0 +1,48 @@
+"""Memory that is used again, and the symbolic adjoint of the residuals."""
+
+import pytest
+import torch
+
+from pinnfuse.jets.plan import plan
+from pinnfuse.jets.values import DenseJet
+from pinnfuse.jets.workspace import Workspace
+from tests.test_residual import PDES
+
+LIKE = torch.zeros(1, dtype=torch.float64)
+
+
+def test_memory_is_lent_again_only_after_it_was_given_back():
+    memory = Workspace()
+    a, b = memory.jet(LIKE, 2, 3, 4), memory.jet(LIKE, 2, 3, 4)
+    assert a.data.data_ptr() != b.data.data_ptr() and a.data.dtype == torch.float64
+    memory.give_back(a.channels[1])  # a view stands for the whole
+    assert memory.jet(LIKE, 2, 3, 4) is a
+    assert memory.jet(LIKE.float(), 2, 3, 4).data.dtype == torch.float32
+    memory.restart()
+    assert {id(memory.jet(LIKE, 2, 3, 4)) for _ in range(2)} == {id(a), id(b)}
+
+
+def test_memory_that_another_jet_uses_is_not_lent_again():
+    memory = Workspace()
+    a = memory.jet(LIKE, 2, 3, 4)
+    memory.give_back(a.data, unless=[DenseJet(a.data[..., :2])])
+    memory.give_back(torch.zeros(2, 3, 4))  # was not lent
+    assert memory.jet(LIKE, 2, 3, 4) is not a
+
+
+@pytest.mark.parametrize("name", PDES)
+def test_the_symbolic_adjoint_is_that_of_autograd(name):
+    plan_ = plan(PDES[name])
+    arguments = [torch.rand(7, dtype=torch.float64) for _ in plan_.arguments]
+    targets = [
+        *range(len(plan_.outputs)),
+        *(plan_.arguments.index(plan_.pde.parameter_symbols[n]) for n in plan_.trained),
+    ]
+    leaves = [arguments[i].requires_grad_() for i in targets]
+    upstream = [torch.rand(7, dtype=torch.float64) for _ in plan_.residuals]
+    value = sum((q * r).sum() for q, r in zip(upstream, plan_.residual_function(*arguments), strict=True))
+    expected = torch.autograd.grad(value, leaves)
+    with torch.no_grad():
+        found = plan_.adjoint_function(*arguments, *upstream)
+    for got, truth in zip(found, expected, strict=True):
+        torch.testing.assert_close(got.expand_as(truth), truth, rtol=1e-12, atol=1e-13)
