@@ -214,7 +214,7 @@ def test_explain_says_what_runs(where):
     net, pde = pirate(2, 1, width=32, depth=1).to(where), PDES["burgers"]
     report = str(pinnfuse.FusedResidualLoss(pde, backend="triton").explain(net, points_for(pde, 9, where)))
     assert "fused kernel" in report
-    assert "5 products and 6 groups each way, then one kernel; by torch: 1 Concatenate)" in report
+    assert "5 products and 5 groups each way, then one kernel; by torch: 1 Concatenate)" in report
 
 
 def test_too_many_channels_for_gates(where):
