@@ -9,6 +9,7 @@ from pinnfuse.models.layers import ACTIVATIONS, FactorisedLinear, FourierFeature
 from pinnfuse.models.mlp import MLP, ModifiedMLP
 from pinnfuse.models.piratenet import PirateNet
 from pinnfuse.models.registry import available, build, for_problem, get
+from pinnfuse.models.siren import Siren
 from pinnfuse.models.transform import OutputTransform
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "ModifiedMLP",
     "OutputTransform",
     "PirateNet",
+    "Siren",
     "available",
     "build",
     "for_problem",

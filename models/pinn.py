@@ -155,7 +155,7 @@ class PINN(LightningModule):
     @property
     def last_batch(self) -> Mapping[str, Points]:
         """Points of the last step; empty before the first."""
-        return {} if self._stepper is None else self._stepper.batch
+        return {} if self._stepper is None else self._stepper.points()
 
     def explain(self) -> str:
         """How the loss is computed and how steps run; after the first step of a fit."""

@@ -11,12 +11,18 @@ from torch import nn
 from pinnfuse.errors import nearest
 from pinnfuse.models.mlp import MLP, ModifiedMLP
 from pinnfuse.models.piratenet import PirateNet
+from pinnfuse.models.siren import Siren
 from pinnfuse.models.transform import OutputTransform
 
 if TYPE_CHECKING:
     from pinnfuse.problems import Problem
 
-_NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": MLP, "modified_mlp": ModifiedMLP, "piratenet": PirateNet}
+_NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": MLP,
+    "modified_mlp": ModifiedMLP,
+    "piratenet": PirateNet,
+    "siren": Siren,
+}
 
 
 def available() -> tuple[str, ...]:

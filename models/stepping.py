@@ -47,6 +47,10 @@ class Stepper:
         self._captured: StepGraph | None = None
         self._key: Any = None
 
+    def points(self) -> Mapping[str, Points]:
+        """The points of the last step. Copies where a graph draws them: it rewrites them without telling torch."""
+        return _copies(self.batch) if self._stream is not None else self.batch
+
     @property
     def obstacle(self) -> str:
         """Why the step is no CUDA graph; "" if it is one, or will be after its first calls."""
@@ -118,10 +122,7 @@ class Stepper:
         if self._captured.obstacle:
             self.batch = batch
         elif self._given is None:
-            self.batch = {
-                name: Drawn(*(_copy(part) for part in (drawn.points, drawn.data, drawn.weights)))
-                for name, drawn in batch.items()
-            }
+            self.batch = _copies(batch)
         else:
             torch._foreach_copy_(_tensors(self.batch), _tensors(batch))
         self._given = batch
@@ -149,6 +150,10 @@ class Stepper:
     def _linearise(self) -> Any:
         params = [p for group in self.optimizer.param_groups for p in group["params"]]
         return self.loss.linearise(self.net, self.batch, params)
+
+
+def _copies(batch: Mapping[str, Points]) -> dict[str, Points]:
+    return {name: Drawn(*(_copy(p) for p in (d.points, d.data, d.weights))) for name, d in batch.items()}
 
 
 def _copy(part: Any) -> Any:

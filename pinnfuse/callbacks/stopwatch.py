@@ -14,7 +14,7 @@ from pinnfuse.models.pinn import PINN
 
 
 class Stopwatch(Callback):
-    """Logs `perf/step_ms` and `perf/points_per_s`; counts the seconds of the fit over all resumptions.
+    """Logs `perf/step_ms`, `perf/points_per_s`, `perf/seconds`; counts the seconds of the fit over all resumptions.
 
     Args:
         points_per_step: points of one batch of one process.
@@ -59,7 +59,8 @@ class Stopwatch(Callback):
         if step > first:
             step_seconds = (now - since) / (step - first)
             points = self.points_per_step * trainer.world_size
-            module.record({"perf/step_ms": 1e3 * step_seconds, "perf/points_per_s": points / step_seconds})
+            speed = {"perf/step_ms": 1e3 * step_seconds, "perf/points_per_s": points / step_seconds}
+            module.record(speed | {"perf/seconds": self.seconds})
         self._mark = now, step
         over = self.max_seconds is not None and self.seconds >= self.max_seconds
         if trainer.world_size > 1:

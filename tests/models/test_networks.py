@@ -19,6 +19,7 @@ VARIANTS = [("mlp", {"activation": a, "bounds": BOUNDS}) for a in models.ACTIVAT
     ("modified_mlp", {"bounds": BOUNDS}),
     ("modified_mlp", {"bounds": BOUNDS, "periods": {1: 4.0}, "weight_factorisation": True}),
     ("piratenet", {"bounds": BOUNDS}),
+    ("siren", {"bounds": BOUNDS, "periods": {1: 4.0}, "first_frequency": 3.0}),
 ]
 
 
@@ -136,3 +137,16 @@ def test_fourier_frequencies_by_column():
     assert frequencies.std(dim=1).tolist() == pytest.approx([30.0, 0.5], rel=0.05)
     with pytest.raises(ValueError, match=r"one for each of 2 inputs .* got \[1.0\]"):
         FourierFeatures(2, 8, [1.0])
+
+
+def test_siren_layers_have_the_variance_they_are_made_for():
+    torch.manual_seed(0)
+    net = models.Siren(2, 1, width=512, depth=4, first_frequency=30.0).double()
+    a = net.embedding(2 * torch.rand(2000, 2, dtype=torch.float64) - 1)
+    for k, (layer, frequency) in enumerate(zip(net.hidden, net.frequencies, strict=True)):
+        z = frequency * layer(a)
+        if k:  # the first layer's input is uniform
+            assert abs(z.var().item() - 1) < 0.15
+        a = torch.sin(z)
+    with pytest.raises(ValueError, match="`frequency` must be positive; got 0"):
+        models.Siren(2, 1, frequency=0)

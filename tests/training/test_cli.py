@@ -137,9 +137,10 @@ def test_every_problem_has_a_config_that_parses_and_holds_only_what_differs(root
             assert getattr(run, key) != getattr(default, key), f"{key}: {value} is the default already"
 
 
-def test_there_is_no_config_without_a_problem(root):
-    names = {name for names in problems.available().values() for name in names}
-    assert {path.stem for path in (root / "configs").glob("*.yaml")} <= names
+def test_every_config_is_a_run(root):
+    for path in sorted((root / "configs").glob("*.yaml")):
+        run = cli.load(path)
+        assert (run.pde, run.problem) in [(pde, name) for pde, names in problems.available().items() for name in names]
 
 
 @pytest.mark.parametrize("model", ["mlp", "modified_mlp", "piratenet"])
