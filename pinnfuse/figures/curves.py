@@ -52,14 +52,18 @@ def _words(name: str) -> str:
 
 
 def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
+    low, high = ax.get_xlim()
+    row, end = 0, low
     for step, name in phases:
+        row = row + 1 if step < end else 0  # above a name that would reach under this one
+        end = step + 0.02 * (high - low) * (len(name) + 1)
         if step > 0:
             ax.axvline(step, color=MUTED, linewidth=0.8, linestyle=":")
         ax.annotate(
             name,
             (step, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(4, 3),
+            xytext=(4, 3 + 10 * row),
             textcoords="offset points",
             color=MUTED,
             fontsize=8,
