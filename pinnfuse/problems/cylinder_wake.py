@@ -31,8 +31,8 @@ def cylinder_wake(file: str | None = None, reynolds: float | None = 100.0) -> Pr
     """Cylinder wake, inverse: find l1, l2 in u_t + l1 (u . grad) u + grad p = l2 lap u, div u = 0, from u and v.
 
     Velocities at scattered points (t, x, y) are observations; pressure is never shown to the network and is known up to
-    a function of time, of which its error takes out the mean only. The domain is the box around the data. Source: Raissi,
-    Perdikaris & Karniadakis, J. Comput. Phys. 378 (2019) 686, section 4.1.1.
+    a function of time, of which its error takes out the mean only. The domain is the box around the data. Source:
+    Raissi, Perdikaris & Karniadakis, J. Comput. Phys. 378 (2019) 686, section 4.1.1.
 
     Args:
         file: .csv with a header line, or .npz, with columns x, y, t, u, v and perhaps p; others are ignored. Without it
