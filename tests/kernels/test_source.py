@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 import sympy
 
+from pinnfuse import models
+from pinnfuse.jets import recognise
 from pinnfuse.jets.plan import plan
-from pinnfuse.kernels.jets import pointwise
+from pinnfuse.kernels.jets import group, pointwise
 from pinnfuse.kernels.jets.hopper import generate_hopper
+from pinnfuse.kernels.jets.schedule import Pointwise, schedule
 from pinnfuse.kernels.jets.source import Spec, generate
 
 from .cases import PDES  # noqa: TID251 - this folder, not the library's
@@ -40,10 +43,26 @@ def test_golden(name, activation, generator):
     assert text == path.read_text()
 
 
+def gated(name: str) -> str:
+    """A layer of a modified MLP."""
+    net = models.ModifiedMLP(2, 1, width=32, depth=2)
+    nodes = schedule(recognise(net, 2).program, None).nodes
+    groups = [node.group for node in nodes if isinstance(node, Pointwise)]
+    return group.generate(plan(PDES[name]).space, groups[1])
+
+
+def test_golden_group():
+    path, text = GOLDEN / "burgers_gated_group.expected", gated("burgers")
+    if os.environ.get("PINNFUSE_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
 def test_same_text_in_every_process(root):
     script = (
         "from tests.kernels.test_source import *\nimport hashlib\n"
-        "print(hashlib.sha256(generate(spec('navier_stokes', 'gelu')).encode()).hexdigest())"
+        "text = generate(spec('navier_stokes', 'gelu')) + gated('kdv')\n"
+        "print(hashlib.sha256(text.encode()).hexdigest())"
     )
     texts = set()
     for seed in ("1", "2"):
