@@ -47,8 +47,8 @@ def steer_and_move(c: Any, sensed: Tensor) -> None:
 
 def deposit(c: Any) -> None:
     """Each agent's deposit where it stands."""
-    block = _block(len(c.x), crowded=c.deposits == "two-stage")
-    constants = {"SPECIES": c.species, "DEPOSIT": MODES[c.deposits], "BLOCK": block}
+    block = _block(len(c.x), 1024 if c.deposits == "two-stage" else 128)
+    constants = {"SPECIES": c.species, "DEPOSIT": MODES[c.deposits], "WIDE": _wide(c), "BLOCK": block}
     args = (c.trails[c.now], c.x, c.y, c.kind, c.reals, len(c.x), *c.shape, c.first, c.rows)
     _launch(pheromone_deposit_kernel, (triton.cdiv(len(c.x), block),), args, constants)
 
@@ -75,17 +75,22 @@ def field_tile(rows: int, width: int) -> tuple[int, int]:
 
 def _agents(c: Any, sensed: Tensor, *, sense: bool, move: bool, deposit: int) -> None:
     count = len(c.x)
-    block = _block(count, crowded=deposit == MODES["two-stage"])
+    block = _block(count, 512 if deposit == MODES["two-stage"] else 128)
     constants = {"SPECIES": c.species, "TORUS": c.torus, "BILINEAR": c.bilinear, "OBSTACLES": c.obstacles is not None}
-    constants |= {"SENSE": sense, "MOVE": move, "DEPOSIT": deposit, "BLOCK": block}
+    constants |= {"SENSE": sense, "MOVE": move, "DEPOSIT": deposit, "WIDE": _wide(c), "BLOCK": block}
     args = (c.fields[c.now], c.x, c.y, c.heading, c.identity, c.kind, c.integers, c.reals, c.clock)
     args += (_or(c.obstacles, c.clock), sensed, c.trails[c.now], count, *c.shape, c.first, c.rows)
     _launch(agent_sense_and_update_kernel, (triton.cdiv(count, block),), args, constants)
 
 
-def _block(count: int, crowded: bool) -> int:
-    """Agents of a program; more where they add up deposits first. 256 and 512 took 1 to 3 % longer on an H200."""
-    return 512 if crowded and count >= 1 << 16 else 128
+def _block(count: int, most: int) -> int:
+    """Agents of a program; more where they add up deposits first. Without that, 256 and 512 took 1 to 3 % longer."""
+    return most if count >= 1 << 16 else 128
+
+
+def _wide(c: Any) -> bool:
+    """Whether offsets into the trails need more than 32 bits."""
+    return c.trails[0].numel() >= 1 << 31
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> None:

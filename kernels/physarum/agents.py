@@ -36,7 +36,8 @@ def agent_sense_and_update_kernel(
     trail_ptr,                                          # [S, rows, W] deposits
     count, height, width, first, rows,
     SPECIES: tl.constexpr, TORUS: tl.constexpr, BILINEAR: tl.constexpr, OBSTACLES: tl.constexpr,
-    SENSE: tl.constexpr, MOVE: tl.constexpr, DEPOSIT: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr,
+    SENSE: tl.constexpr, MOVE: tl.constexpr, DEPOSIT: tl.constexpr, WIDE: tl.constexpr, OVERLAP: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     after_the_kernel_before(OVERLAP)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -97,7 +98,7 @@ def agent_sense_and_update_kernel(
         tl.store(y_ptr + i, y, mask=mask)
     if DEPOSIT > 0:
         at = kind * size + cell(x >> 16, y >> 16, height, width, first)
-        _deposit(trail_ptr, at, tl.load(reals_ptr), mask, DEPOSIT, BLOCK)
+        _deposit(trail_ptr, at, tl.load(reals_ptr), mask, DEPOSIT, WIDE, BLOCK)
 
 
 @triton.jit(do_not_specialize=["count", "height", "width", "first", "rows"])
@@ -106,7 +107,8 @@ def pheromone_deposit_kernel(
     x_ptr, y_ptr, kind_ptr,  # [A]
     reals_ptr,              # [S, 4 + S]
     count, height, width, first, rows,
-    SPECIES: tl.constexpr, DEPOSIT: tl.constexpr, OVERLAP: tl.constexpr, BLOCK: tl.constexpr,
+    SPECIES: tl.constexpr, DEPOSIT: tl.constexpr, WIDE: tl.constexpr, OVERLAP: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The deposits alone: whole numbers (any order, same bits), the same summed within blocks first, or floats."""
     after_the_kernel_before(OVERLAP)
@@ -117,33 +119,35 @@ def pheromone_deposit_kernel(
     if SPECIES > 1:
         kind = tl.load(kind_ptr + i, mask=mask, other=0)
     at = kind * (rows.to(tl.int64) * width) + cell(x >> 16, y >> 16, height, width, first)
-    _deposit(trail_ptr, at, tl.load(reals_ptr + kind * (REALS + SPECIES)), mask, DEPOSIT, BLOCK)
+    _deposit(trail_ptr, at, tl.load(reals_ptr + kind * (REALS + SPECIES)), mask, DEPOSIT, WIDE, BLOCK)
 
 
 @triton.jit
-def _deposit(trail_ptr, at, amount, mask, DEPOSIT: tl.constexpr, BLOCK: tl.constexpr):
+def _deposit(trail_ptr, at, amount, mask, DEPOSIT: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     if DEPOSIT == FLOAT:
         tl.atomic_add(trail_ptr + at, amount, mask=mask, sem="relaxed")
     else:
         if DEPOSIT == TWO_STAGE:
-            mask = _crowded(trail_ptr, at, mask, BLOCK)
+            mask = _crowded(trail_ptr, at, mask, WIDE, BLOCK)
         tl.atomic_add(trail_ptr + at, 1, mask=mask, sem="relaxed")
 
 
 @triton.jit
-def _crowded(trail_ptr, at, mask, BLOCK: tl.constexpr):
+def _crowded(trail_ptr, at, mask, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     """One addition for all agents of this block that share a cell, for the cells that are crowded; returns the others.
 
     A cell is taken from an agent drawn by its place in the block, so a crowded one is found soon; four draws without a
     crowd end the search, since additions to many different cells do not wait for each other.
     """
     lane = tl.arange(0, BLOCK)
+    if not WIDE:
+        at = at.to(tl.int32)  # half the work
     rest = mask.to(tl.int32)
     misses, turn = 0, 0
     while (misses < MISSES) & (turn < ROUNDS):
-        ticket = (lane * 167 + turn * 59) & (BLOCK - 1)  # odd factor: a permutation of the agents
-        drawn = tl.min(tl.where(rest != 0, (ticket.to(tl.int64) << 40) | at, 0x7FFFFFFFFFFFFFFF), axis=0)
-        chosen = drawn & 0xFFFFFFFFFF
+        ticket = lane ^ ((turn * 59) & (BLOCK - 1))
+        drawn = tl.min(tl.where(rest != 0, ticket, BLOCK), axis=0)
+        chosen = tl.max(tl.where(ticket == drawn, at, -1), axis=0)
         same = rest * (at == chosen).to(tl.int32)
         crowd = tl.sum(same, axis=0)
         tl.atomic_add(trail_ptr + chosen, crowd, mask=crowd > 0, sem="relaxed")

@@ -27,6 +27,7 @@ def resources(capability: int, deposit: int = 1, half: bool = False, **flags: An
     """
     constants = {"SPECIES": 1, "TORUS": True, "BILINEAR": False, "OBSTACLES": False, "FOOD": False, "ALIGNED": True}
     constants |= {"SENSE": True, "MOVE": True, "DEPOSIT": deposit, "COUNT": deposit != 3, "ROWS": 4, "BLOCK": 128}
+    constants["WIDE"] = False
     overlap = capability >= 90
     constants["OVERLAP"] = overlap
     constants |= flags
