@@ -12,8 +12,10 @@ from pinnfuse.kernels.grid.flow import Flow
 from pinnfuse.kernels.grid.flow_source import generate
 from pinnfuse.kernels.jets import cache
 
-FORWARD = {1: Tile(1024, 1, 4), 2: Tile(128, 8, 4), 3: Tile(128, 8, 4)}
+FORWARD = {1: Tile(1024, 1, 4), 2: Tile(128, 4, 4), 3: Tile(128, 4, 4)}
 BACKWARD = {1: Tile(512, 1, 4), 2: Tile(128, 4, 4), 3: Tile(128, 4, 4)}
+"""H200, upwind3 of 2048^2 x 8, share of the copy rate: forward 128 x 4 91 %, 256 x 2 89 %, 128 x 8 81 %; backward 65, 61,
+41 %. One and three axes: not measured."""
 
 
 @lru_cache(maxsize=256)
