@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from pinnfuse.datamodules import Points
+from pinnfuse.datamodules.collocation import Batch
 from pinnfuse.training import cli
 from pinnfuse.training.run import Run
 
@@ -109,7 +110,7 @@ def test_two_processes_train_one_network_on_their_own_points(root, tmp_path, opt
     def union(index, rank, device):
         """The points of both processes: all terms are means, so the mean of two losses is the loss of the union."""
         both = [draw(index, rank, device) for rank in (0, 1)]
-        return {name: Points(torch.cat([batch[name].points for batch in both])) for name in both[0]}
+        return Batch({name: Points(torch.cat([batch[name].points for batch in both])) for name in both[0]})
 
     one.data.draw = union
     one.fit()
