@@ -18,14 +18,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from pinnfuse.jets.plan import JetPlan
 from pinnfuse.jets.program import Program
-from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import config, group
+from pinnfuse.kernels.jets.finish import finish
+from pinnfuse.kernels.jets.finish import module as finish_module
 from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
 from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
 from pinnfuse.kernels.jets.runner import hopper_module, module
-from pinnfuse.kernels.jets.schedule import Pointwise, Product, schedule
+from pinnfuse.kernels.jets.schedule import Pointwise, schedule
 from pinnfuse.kernels.jets.source import LOSS_AND_GRADIENT, Spec
 from pinnfuse.kernels.jets.tiles import tiles
 
@@ -69,16 +71,16 @@ def resources(spec: Spec, width: int, precision: str, capability: int, hopper: b
     return [_compile(kernel, constants, parts, capability, *options) for kernel, options in kernels]
 
 
-def schedule_resources(program: Program, space: ChannelSpace, precision: str, capability: int) -> list[Resources]:
+def schedule_resources(program: Program, plan: JetPlan, precision: str, capability: int) -> list[Resources]:
     """Compile every kernel of a network's schedule for a compute capability; each different kernel once."""
-    parts, plan = config.PARTS[precision], schedule(program, None)
+    parts, found_schedule, space = config.PARTS[precision], schedule(program, None), plan.space
     widest = max(program.widths)
     c = tiles(widest, len(space), parts, capability)
     h = config.padded_width(widest, c.block)
     constants = {"H": h, "IN": h, "OUT": h, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": True}
     constants |= {"BM": c.product_rows, "BN": min(h, c.product_columns), "BI": min(h, c.outer_block)}
     constants |= {"BO": min(h, c.outer_block), "SPLIT": 8, "TRANSPOSED": True, "ADD": True}
-    groups = dict.fromkeys(node.group for node in plan.nodes if isinstance(node, Pointwise))
+    groups = dict.fromkeys(node.group for node in found_schedule.nodes if isinstance(node, Pointwise))
     found = []
     for g in groups:
         numbers = {f"IN{r}": 3 for r in range(len(g.reads))} | {f"NEED{r}": 2 for r in range(len(g.reads))}
@@ -88,7 +90,12 @@ def schedule_resources(program: Program, space: ChannelSpace, precision: str, ca
         made = group.module(space, g)
         for kernel in (made.forward_kernel, made.adjoint_kernel):
             found.append(_compile(kernel, constants | numbers, parts, capability, c.warps, 3, halves))
-    assert any(isinstance(node, Product) for node in plan.nodes)
+    if end := finish(found_schedule, plan):
+        modes = {"MODE": LOSS_AND_GRADIENT, "WEIGHTED": True, "KEEP": False, "FIRST": 0, "ACTIVATION": 0}
+        kernel = finish_module(end.spec).output_kernel
+        found.append(
+            _compile(kernel, constants | modes | {"PERMUTED": False}, parts, capability, c.warps, 3, ("a_ptr",))
+        )
     found.append(_compile(product_kernel, constants, parts, capability, *c.product, ("i_ptr", "w_ptr")))
     found.append(_compile(outer_kernel, constants, parts, capability, *c.outer, ("a_ptr", "z_ptr")))
     if parts:

@@ -41,7 +41,7 @@ from pinnfuse.kernels.jets.offline import schedule_resources
 capability, width, precision, activation, kind = json.loads(sys.argv[1])
 p = plan(PDE("u", "t x", equations={"equation": "u_t + u*u_x - 0.01*u_xx"}))
 net = models.get(kind)(2, 1, width=width, depth=1 if kind == "piratenet" else 2, activation=activation)
-rows = schedule_resources(recognise(net, 2).program, p.space, precision, capability)
+rows = schedule_resources(recognise(net, 2).program, p, precision, capability)
 print(json.dumps([asdict(r) for r in rows]))
 """
 
