@@ -6,7 +6,7 @@ Floating-point contraction is off: every product and sum rounds once, as in torc
 from __future__ import annotations
 
 import functools
-import os
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -23,8 +23,8 @@ OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 
 def obstacle(device: torch.device) -> str:
     """Why the kernels cannot run on a device, "" if they can."""
-    if device.type != "cuda" and not (triton.knobs.runtime.interpret and os.environ.get("PINNFUSE_INTERPRET") == "1"):
-        return f"Triton needs a CUDA card, and the simulation is on {device}"
+    if device.type != "cuda" and not triton.knobs.runtime.interpret:
+        return f"Triton was imported to compile, and the simulation is on {device}"
     return ""
 
 
@@ -94,8 +94,12 @@ def _wide(c: Any) -> bool:
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> None:
-    overlap = _overlaps(args[0].device)
-    launch(kernel, grid, args, constants | {"OVERLAP": overlap}, **OPTIONS, **({"launch_pdl": True} if overlap else {}))
+    device = args[0].device
+    overlap = _overlaps(device)
+    options = OPTIONS | ({"launch_pdl": True} if overlap else {})
+    here = device.type == "cpu" or device.index == torch.cuda.current_device()
+    with nullcontext() if here else torch.cuda.device(device):
+        launch(kernel, grid, args, constants | {"OVERLAP": overlap}, **options)
 
 
 @functools.cache

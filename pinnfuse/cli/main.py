@@ -1,4 +1,4 @@
-"""`pinnfuse doctor | verify | bench jets`: options, exit status, and errors in one line.
+"""`pinnfuse doctor | verify | bench | profile | physarum`: options, exit status, and errors in one line.
 
 Each command loads what it needs when it runs, so `doctor` works where Triton, a card or other dependencies are missing.
 """

@@ -15,7 +15,19 @@ def test_the_entry_point_exists(root: Path) -> None:
     assert module.main is main
 
 
-@pytest.mark.parametrize("command", [["doctor"], ["verify"], ["bench"], ["bench", "jets"], []])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["doctor"],
+        ["verify"],
+        ["bench"],
+        ["bench", "jets"],
+        ["bench", "physarum"],
+        ["profile", "physarum"],
+        ["physarum"],
+        [],
+    ],
+)
 def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main([*command, "--help"])

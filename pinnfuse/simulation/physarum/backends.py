@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Mapping
 
 import torch
@@ -43,6 +44,8 @@ def _obstacle(device: torch.device, dtype: torch.dtype) -> str:
     """Why the kernels cannot run, "" if they can."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed (it exists for Linux only)"
+    if device.type != "cuda" and os.environ.get("PINNFUSE_INTERPRET") != "1":  # tests ask for the interpreter
+        return f"Triton needs a CUDA card, and the simulation is on {device}"
     if dtype == torch.float64:
         return "the kernels compute in float32, and the field is float64"
     from pinnfuse.kernels import physarum  # the only place that may import triton

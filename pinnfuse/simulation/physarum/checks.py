@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pinnfuse.errors import nearest
+from pinnfuse.simulation.physarum.colony import Colony
 from pinnfuse.simulation.physarum.fixed import CELL, LARGEST_SIDE, TURN
 
 KNOWN = {
@@ -122,6 +123,21 @@ def agents(
     if obstacles is not None and bool((obstacles.to(x.device)[(y >> 16).long(), (x >> 16).long()] != 0).any()):
         raise ValueError("Physarum: `positions` must lie outside of the obstacles. Move those agents.")
     return x, y, (headings * (TURN / (2 * math.pi))).round().long().bitwise_and(TURN - 1).int()
+
+
+def state(state: Mapping[str, Any], colony: Colony) -> None:
+    """Tensors of the right shapes, and agents where kernels may look for them."""
+    (height, width), count = colony.shape, len(colony.x)
+    ranges = {"x": width * CELL, "y": height * CELL, "heading": TURN, "kind": colony.species, "identity": 2**31}
+    for name, top in ranges.items():
+        values = state[name]
+        if tuple(values.shape) != (count,) or not 0 <= int(values.min()) <= int(values.max()) < top:
+            raise ValueError(
+                f"Physarum: the state's {name} must be [{count}] whole numbers in [0, {top}); got {list(values.shape)} "
+                f"in [{values.min()}, {values.max()}]. The file is damaged, or not of this simulation."
+            )
+    if state["field"].shape != colony.fields[0].shape or not bool(torch.isfinite(state["field"]).all()):
+        raise ValueError(f"Physarum: the state's field must be finite, {list(colony.fields[0].shape)}.")
 
 
 def same_settings(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:

@@ -262,10 +262,12 @@ class Physarum:
         """Take over a state of the same settings.
 
         Raises:
-            ValueError: other settings, or maps that one has and the other has not; nothing is changed then.
+            ValueError: other settings, tensors of other shapes, agents outside of the field, or maps that one has and
+                the other has not; nothing is changed then.
         """
         checks.same_settings(self.settings, state["settings"])
         c = self.colony
+        checks.state(state, c)
         maps = ("food", "obstacles")
         for name in maps:
             if (getattr(c, name) is None) != (name not in state):

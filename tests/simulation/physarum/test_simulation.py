@@ -219,7 +219,7 @@ def test_wrong_input(options, message) -> None:
 
 
 def test_an_explicit_triton_does_not_fall_back() -> None:
-    with pytest.raises(BackendUnavailable, match="float64"):
+    with pytest.raises(BackendUnavailable, match="needs a CUDA card|float64"):
         Physarum(**SMALL | {"backend": "triton"}, dtype=torch.float64)
 
 
@@ -237,6 +237,17 @@ def test_wrong_images(tmp_path) -> None:
     (tmp_path / "text.pt").write_text("no state")
     with pytest.raises(ValueError, match="is not a state"):
         Physarum.load(tmp_path / "text.pt")
+
+
+def test_a_damaged_state_is_refused() -> None:
+    sim = Physarum(**SMALL)
+    before = sim.state_dict()
+    for name, value in (("x", 24 * 65536), ("y", -1), ("kind", 1), ("field", float("nan"))):
+        state = sim.state_dict()
+        state[name].view(-1)[5] = value
+        with pytest.raises(ValueError, match=f"the state's {name} must be"):
+            sim.load_state_dict(state)
+    assert torch.equal(sim.state_dict()["x"], before["x"])
 
 
 def test_a_state_of_other_settings_is_refused() -> None:
