@@ -123,11 +123,17 @@ class CollocationStream:
         """For points that are drawn inside a captured step, see `seed`."""
         self._step = 0
         self._drawn: tuple[int, Batch] = (-1, Batch())
+        self._replaced: dict[str, Points] = {}
 
     @property
     def changes_every_step(self) -> bool:
         """Every step has points of its own."""
-        return self.data.training.resample_every == 1
+        return self.data.training.resample_every == 1 and not self._replaced
+
+    def replace(self, term: str, points: Points) -> None:
+        """Use these points for a term from now on."""
+        self._replaced[term] = points
+        self._drawn = (-1, Batch())
 
     def __len__(self) -> int:
         return self.data.steps
@@ -147,6 +153,7 @@ class CollocationStream:
         index = self.index(step)
         if index != self._drawn[0]:
             batch = self.data.draw(index, self.rank, self.device)
+            batch.update(self._replaced)
             batch.stream = self
             self._drawn = (index, batch)
         return self._drawn[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,13 +12,37 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
+from pinnfuse.balancing import CausalWeights, PointWeights, ResidualAttention, SelfAdaptive
 from pinnfuse.datamodules.collocation import Batch
+from pinnfuse.errors import nearest
 from pinnfuse.metrics import RelativeL2
 from pinnfuse.models.problem_loss import INTERIOR, Points, ProblemLoss
 from pinnfuse.models.registry import for_problem
 from pinnfuse.models.stepping import Stepper
 from pinnfuse.optimizers import PhasedOptimizer
 from pinnfuse.problems import Problem, TrainingSpec
+
+
+def point_weights_of(problem: Problem, spec: TrainingSpec) -> PointWeights:
+    """The weights of the interior points that a training spec asks for.
+
+    Raises:
+        ValueError: causal weights of a problem without time, or an option that the class does not have.
+    """
+    make = {"attention": ResidualAttention, "self_adaptive": SelfAdaptive, "causal": CausalWeights}[spec.point_weights]
+    options: dict[str, Any] = dict(spec.point_options)
+    if make is CausalWeights:
+        if "t" not in problem.domain.bounds:
+            raise ValueError(f"training.point_weights: causal weights need a coordinate t; {problem.name!r} has none.")
+        start, end = problem.domain.bounds["t"]
+        options = {"column": problem.domain.axis("t"), "start": start, "end": end} | options
+    else:
+        options = {"points": spec.interior} | options
+    known = inspect.signature(make).parameters
+    for name in options:
+        if name not in known:
+            raise ValueError(f"training.point_options: {make.__name__} has no {name!r}. {nearest(name, known)}")
+    return make(**options)
 
 
 class NonFiniteLoss(RuntimeError):
@@ -74,6 +99,8 @@ class PINN(LightningModule):
         conditions = problem.soft_conditions(self.training_spec.hard)
         self.net = net
         self.loss = ProblemLoss(problem, conditions, self.training_spec.loss_weights, backend)
+        if self.training_spec.point_weights != "none":
+            self.loss.weigh_points(INTERIOR, point_weights_of(problem, self.training_spec))
         self.metrics = nn.ModuleDict(
             {name: RelativeL2(set(names) <= set(problem.up_to_constant)) for name, names in problem.metrics.items()}
         )
@@ -165,6 +192,23 @@ class PINN(LightningModule):
             return "no step was made yet"
         inside = self.loss.interior.explain(self.net, self.last_batch[INTERIOR].points)
         return f"{inside}\nstep       {self._stepper.explain()}"
+
+    # -- what `LossBalancing` asks ---------------------------------------------------------------------------------
+
+    def loss_terms(self, batch: Mapping[str, Points]) -> dict[str, Tensor]:
+        """Every term of the loss without its weight, differentiable."""
+        return self.loss.separate(self.net, batch)
+
+    def term_kernels(self, batch: Mapping[str, Points]) -> dict[str, Tensor]:
+        """Mean over points of |d r / d parameters|^2 of every term, on 256 of its points."""
+        params = [p for p in self.parameters() if p.requires_grad]
+        return self.loss.kernels(self.net, batch, params)
+
+    def set_term_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Multiply the weights of the training spec by these from the next step on."""
+        with torch.no_grad():
+            self.loss.set_weights(weights)
+        self.schedule.new_objective()
 
     def report(self) -> dict[str, float]:
         """Check the steps since the last report, then record every term on the last batch; returns the terms."""

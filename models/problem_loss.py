@@ -8,10 +8,11 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from pinnfuse.balancing import PointWeights
 from pinnfuse.domains.box import constant
 from pinnfuse.errors import nearest
 from pinnfuse.problems import Condition, Problem
-from pinnfuse.residual import FusedResidualLoss
+from pinnfuse.residual import Evaluation, FusedResidualLoss
 
 INTERIOR = "interior"
 
@@ -69,6 +70,14 @@ class ProblemLoss(nn.Module):
         self.weights: Tensor  # of the conditions; like the equations' weights, they may be changed in place
         self.register_buffer("weights", torch.tensor(own, dtype=torch.float64))
         self.shifts = [c.shift for c in conditions]
+        self._own = {
+            **dict.fromkeys(problem.pde.equations, 1.0),
+            **equations,
+            **dict(zip(self.names, own, strict=True)),
+        }
+        self.point_weights = nn.ModuleDict()
+        """Term -> its `PointWeights`; see `weigh_points`."""
+        self._seen: dict[str, tuple[Tensor, Tensor]] = {}
 
     def forward(self, net: nn.Module, batch: Mapping[str, Points]) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted total, differentiable, and every term without its weight, detached.
@@ -78,18 +87,81 @@ class ProblemLoss(nn.Module):
             batch: {"interior" or condition: its points and data columns}.
         """
         interior = batch[INTERIOR]
-        inside = self.interior.evaluate(net, interior.points, interior.weights, interior.data)
+        inside = self._evaluate(INTERIOR, self.interior, net, interior)
         total, terms = inside.loss, dict(inside.per_equation)
         weights = self.weights.to(interior.points).unbind(0)
-        for name, weight, shift, term in zip(self.names, weights, self.shifts, self.losses()[1:], strict=True):
-            drawn = batch[name]
-            if shift is None:
-                loss = term(net, drawn.points, drawn.weights, drawn.data)
-            else:
-                loss = _two_point(term, net, drawn, shift)
+        for name, weight, loss in zip(self.names, weights, self._condition_losses(net, batch), strict=True):
             terms[name] = loss.detach()
             total = total + weight * loss
         return total, terms
+
+    def separate(self, net: nn.Module, batch: Mapping[str, Points]) -> dict[str, Tensor]:
+        """Every term without its weight, differentiable: one pass for each equation."""
+        terms = {}
+        interior, kept = batch[INTERIOR], self.interior.equation_weights.clone()
+        try:
+            for k, name in enumerate(self.interior.pde.equations):
+                self.interior.equation_weights.zero_()[k] = 1.0
+                terms[name] = self._evaluate(INTERIOR, self.interior, net, interior).loss
+        finally:
+            self.interior.equation_weights.copy_(kept)
+        return terms | dict(zip(self.names, self._condition_losses(net, batch), strict=True))
+
+    def kernels(
+        self, net: nn.Module, batch: Mapping[str, Points], parameters: Sequence[Tensor], points: int = 256
+    ) -> dict[str, Tensor]:
+        """Mean over the first `points` of each term of |d r / d parameters|^2: the trace of its NTK over its size."""
+        found: dict[str, Tensor] = {}
+        for name, term in zip([INTERIOR, *self.names], self.losses(), strict=True):
+            drawn = batch[name]
+            chosen = drawn.points[:points]
+            data = None if drawn.data is None else {key: column[:points] for key, column in drawn.data.items()}
+            rows = torch.cat([j.square().sum(1) for _, j in term.linearise(net, chosen, parameters, None, data)])
+            scale = term.equation_weights.to(rows) / len(chosen)  # of the rows, which are weighted
+            traces = (rows.view(len(chosen), -1) / scale.clamp_min(torch.finfo(rows.dtype).tiny)).mean(0)
+            found |= dict(zip(term.pde.equations, traces, strict=True)) if name == INTERIOR else {name: traces.sum()}
+        return found
+
+    def set_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Multiply the weights that the loss was made with; in place, so that a captured step sees it."""
+        for k, name in enumerate(self.interior.pde.equations):
+            self.interior.equation_weights[k] = weights[name] * self._own[name]
+        for k, name in enumerate(self.names):
+            self.weights[k] = weights[name] * self._own[name]
+
+    def weigh_points(self, term: str, weights: PointWeights) -> None:
+        """Weights of the points of a term ("interior" or a condition), updated by `update_point_weights`."""
+        if term not in (INTERIOR, *self.names):
+            raise ValueError(f"weigh_points: no term {term!r}. {nearest(term, [INTERIOR, *self.names])}")
+        self.point_weights[term] = weights
+
+    def update_point_weights(self) -> None:
+        """Once a step: learn from the residuals of the last evaluation."""
+        for name, (points, residuals) in self._seen.items():
+            self.point_weights[name].update(points, residuals)  # type: ignore[operator]
+        self._seen = {}
+
+    def _condition_losses(self, net: nn.Module, batch: Mapping[str, Points]) -> Iterator[Tensor]:
+        for name, shift, term in zip(self.names, self.shifts, self.losses()[1:], strict=True):
+            drawn = batch[name]
+            if shift is not None:
+                yield _two_point(term, net, drawn, shift)
+            elif name in self.point_weights:
+                yield self._evaluate(name, term, net, drawn).loss
+            else:
+                yield term(net, drawn.points, drawn.weights, drawn.data)
+
+    def _evaluate(self, name: str, term: FusedResidualLoss, net: nn.Module, drawn: Points) -> Evaluation:
+        result = term.evaluate(net, drawn.points, self._weights(name, drawn), drawn.data)
+        if name in self.point_weights and torch.is_grad_enabled():
+            self._seen[name] = (drawn.points, result.residuals)
+        return result
+
+    def _weights(self, name: str, drawn: Points) -> Tensor | None:
+        if name not in self.point_weights:
+            return drawn.weights
+        weights = self.point_weights[name](drawn.points)
+        return weights if drawn.weights is None else weights * drawn.weights
 
     def linearise(
         self, net: nn.Module, batch: Mapping[str, Points], parameters: Sequence[Tensor]
@@ -104,7 +176,7 @@ class ProblemLoss(nn.Module):
                     "(`periodic` of the problem), or use a method that needs gradients only."
                 )
             drawn = batch[name]
-            for r, jacobian in term.linearise(net, drawn.points, parameters, drawn.weights, drawn.data):
+            for r, jacobian in term.linearise(net, drawn.points, parameters, self._weights(name, drawn), drawn.data):
                 yield r * weight**0.5, jacobian.mul_(weight**0.5)
 
     def losses(self) -> list[FusedResidualLoss]:

@@ -136,6 +136,8 @@ class Stepper:
         self.backward(loss)
         if self.optimizer.phase.clip is not None and self.optimizer.first_order:
             nn.utils.clip_grad_norm_(params, self.optimizer.phase.clip)
+        if self.optimizer.first_order:  # a line search compares losses of the same weights
+            self.loss.update_point_weights()
         self.names = list(terms)
         self._values = torch.stack([loss.detach(), *terms.values()])
         return self._values[0]

@@ -1,10 +1,24 @@
 """Lightning callbacks: checkpoints, an early validation, a clean stop, timing, speed-up, the progress bar."""
 
+from pinnfuse.callbacks.balance import LossBalancing
 from pinnfuse.callbacks.checkpoints import Checkpoints
+from pinnfuse.callbacks.chosen import from_spec
 from pinnfuse.callbacks.first_look import FirstLook
 from pinnfuse.callbacks.progress import RunProgress
+from pinnfuse.callbacks.refine import Refinement
 from pinnfuse.callbacks.speedup import Cost, SpeedupMonitor
 from pinnfuse.callbacks.stop import GracefulStop
 from pinnfuse.callbacks.stopwatch import Stopwatch
 
-__all__ = ["Checkpoints", "Cost", "FirstLook", "GracefulStop", "RunProgress", "SpeedupMonitor", "Stopwatch"]
+__all__ = [
+    "Checkpoints",
+    "Cost",
+    "FirstLook",
+    "GracefulStop",
+    "LossBalancing",
+    "Refinement",
+    "RunProgress",
+    "SpeedupMonitor",
+    "Stopwatch",
+    "from_spec",
+]

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pinnfuse.domains import METHODS
+from pinnfuse.errors import nearest
 from pinnfuse.optimizers.schedule import Phase
+
+_CHOICES = {
+    "balance": ("none", "gradient_norm", "ntk", "relobralo"),
+    "point_weights": ("none", "attention", "self_adaptive", "causal"),
+    "refine": ("none", "rad", "rar_d"),
+}
 
 
 @dataclass
@@ -41,6 +48,18 @@ class TrainingSpec:
     """Optimisers, one after the other"""
     loss_weights: dict[str, float] = field(default_factory=dict)
     """Weight by name of an equation or a condition; overrides the condition's own"""
+    balance: str = "none"
+    """Weights of the terms during training: "none", "gradient_norm", "ntk" or "relobralo\""""
+    balance_every: int = 100
+    """Steps between two updates of these weights"""
+    point_weights: str = "none"
+    """Weights of the interior points: "none", "attention", "self_adaptive" (both with resample_every 0) or "causal\""""
+    point_options: dict[str, Any] = field(default_factory=dict)
+    """Arguments of their class in `pinnfuse.balancing`, e.g. {tolerance: 10.0} of causal ones"""
+    refine: str = "none"
+    """Points where the residual is large: "none", "rad" or "rar_d\""""
+    refine_every: int = 1000
+    """Steps between two choices of them"""
     curriculum: dict[str, list[list[float]]] = field(default_factory=dict)
     """Constant of the PDE -> [step, value] pairs: the value from that step on, e.g. {nu: [[0, 0.01], [500, 0.001]]}"""
     hard: bool = True
@@ -53,9 +72,18 @@ class TrainingSpec:
             raise ValueError(f"TrainingSpec: `sampler` must be one of {', '.join(METHODS)}; got {self.sampler!r}.")
         if self.precision not in ("float32", "float64"):
             raise ValueError(f"TrainingSpec: `precision` must be 'float32' or 'float64'; got {self.precision!r}.")
-        for name in ("interior", "boundary", "inner_steps"):
+        for name in ("interior", "boundary", "inner_steps", "balance_every", "refine_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TrainingSpec: `{name}` must be at least 1; got {getattr(self, name)!r}.")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                given = getattr(self, name)
+                raise ValueError(f"TrainingSpec: unknown `{name}` {given!r}. {nearest(str(given), known)}")
+        if self.point_weights in ("attention", "self_adaptive") and (self.resample_every or self.refine != "none"):
+            raise ValueError(
+                f"TrainingSpec: `point_weights` {self.point_weights!r} belong to fixed points; set resample_every to 0 "
+                "and refine to none."
+            )
         for name, knots in self.curriculum.items():
             steps = [knot[0] for knot in knots if len(knot) == 2]
             if not knots or len(steps) < len(knots) or steps != sorted(steps) or steps[0] != 0:

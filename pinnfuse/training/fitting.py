@@ -10,7 +10,7 @@ from lightning.pytorch import Trainer
 from rich.console import Console
 from torch import nn
 
-from pinnfuse.callbacks import FirstLook, GracefulStop, RunProgress, Stopwatch
+from pinnfuse.callbacks import FirstLook, GracefulStop, RunProgress, Stopwatch, from_spec
 from pinnfuse.callbacks.speedup import training_step
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.models import PINN, for_problem
@@ -76,7 +76,15 @@ def fit(
         if options["accelerator"] == "cpu":
             use_threads(cores.wanted(threads), module, data)
         trainer = Trainer(
-            **options, logger=history, callbacks=[GracefulStop(), limit, FirstLook(inner_steps=inner), bar]
+            **options,
+            logger=history,
+            callbacks=[
+                GracefulStop(),
+                limit,
+                *from_spec(module.training_spec, seed),
+                FirstLook(inner_steps=inner),
+                bar,
+            ],
         )
         trainer.fit(module, data)
         trainer.validate(module, data, verbose=False)

@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from pinnfuse import problems
-from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, RunProgress, SpeedupMonitor, Stopwatch
+from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, RunProgress, SpeedupMonitor, Stopwatch, from_spec
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.models import PINN, for_problem
 from pinnfuse.optimizers import total_steps
@@ -88,6 +88,7 @@ class Run:
                 self.stop,
                 self.stopwatch,
                 self.speedup,
+                *from_spec(config.training, config.seed),
                 self.checkpoints,
                 FirstLook(record.validate_first, inner),
                 RunProgress(title, self.steps, console),

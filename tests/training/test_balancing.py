@@ -1,0 +1,118 @@
+"""Balancing, point weights and refinement inside runs: what they change, resume, a module of one's own."""
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch import nn
+
+from pinnfuse import PDE, FusedResidualLoss
+from pinnfuse.callbacks import LossBalancing
+from pinnfuse.domains import Box
+
+SHORT = (
+    "--training.phases",
+    '[{"optimizer": "adam", "steps": 24, "lr": 5e-3}, {"optimizer": "ssbroyden", "steps": 4}]',
+)
+KINDS = {
+    "gradient_norm": ("--training.balance", "gradient_norm", "--training.balance_every", "5"),
+    "ntk": ("--training.balance", "ntk", "--training.balance_every", "5"),
+    "relobralo": ("--training.balance", "relobralo", "--training.balance_every", "5"),
+    "attention": ("--training.point_weights", "attention", "--training.resample_every", "0"),
+    "self_adaptive": ("--training.point_weights", "self_adaptive", "--training.resample_every", "0"),
+    "causal": ("--training.point_weights", "causal", "--training.point_options", '{"tolerance": 3.0}'),
+    "rad": ("--training.refine", "rad", "--training.refine_every", "7"),
+    "rar_d": ("--training.refine", "rar_d", "--training.refine_every", "7"),
+}
+
+
+def parameters(run) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in run.module.parameters()])
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_it_acts_and_a_resumed_run_agrees_bit_for_bit(kind, start):
+    plain = start("plain", *SHORT, *(KINDS[kind][2:] if kind in ("attention", "self_adaptive") else ()))
+    whole, part = start("whole", *SHORT, *KINDS[kind]), start("part", *SHORT, *KINDS[kind], "--max-steps", "13")
+    for run in (plain, whole, part):
+        run.fit()
+    assert not torch.equal(parameters(plain), parameters(whole))
+    resumed = start("part", *SHORT, *KINDS[kind], "--max-steps", "28", "--resume", str(part.folder))
+    resumed.fit()
+    assert torch.equal(parameters(resumed), parameters(whole))
+    if kind == "rar_d":
+        assert len(whole.module.last_batch["interior"].points) == 64 + 3 * 6  # chosen after steps 7, 14, 21
+
+
+def test_gradient_norms_are_equal_after_balancing(start):
+    run = start("run", *SHORT, *KINDS["gradient_norm"], "--max-steps", "5")
+    run.fit()
+    loss, net, batch = run.module.loss, run.module.net, run.module.last_batch
+    weights = dict(zip(loss.names, loss.weights.tolist(), strict=True)) | {"heat": loss.interior.equation_weights[0]}
+    params = list(net.parameters())
+    norms = []
+    for name, term in loss.separate(net, batch).items():
+        gradients = torch.autograd.grad(term, params)
+        norms.append(weights[name] * torch.cat([g.flatten() for g in gradients]).norm().item())
+    assert max(norms) / min(norms) == pytest.approx(1, rel=1e-6)
+
+
+def test_kernels_are_traces_of_j_j_transposed(start):
+    run = start("run", *SHORT, "--max-steps", "2")
+    run.fit()
+    module, params = run.module, list(run.module.parameters())
+    batch = module.last_batch
+    found = module.term_kernels(batch)
+    residuals = module.loss.interior.residuals(module.net, batch["interior"].points)[:, 0]
+    squares = [
+        sum(
+            g.square().sum().item()
+            for g in torch.autograd.grad(r, params, retain_graph=True, allow_unused=True)
+            if g is not None
+        )
+        for r in residuals
+    ]
+    assert found["heat"].item() == pytest.approx(sum(squares) / len(squares))
+    assert set(found) == {"heat", "initial", "walls"}
+
+
+def test_a_module_of_ones_own():
+    class Mine(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+            self.residual = FusedResidualLoss(PDE("u", "t x", equations={"heat": "u_t - u_xx"}), "torch")
+            self.weights = {"heat": 1.0, "start": 1.0}
+
+        def loss_terms(self, batch):
+            start = batch.clone()
+            start[:, 0] = 0
+            value = self.net(start)[:, 0] - torch.sin(torch.pi * start[:, 1])
+            return {"heat": self.residual(self.net, batch), "start": value.square().mean()}
+
+        def set_term_weights(self, weights):
+            self.weights = weights
+
+        def training_step(self, batch, index):
+            return sum(self.weights[name] * term for name, term in self.loss_terms(batch).items())
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.net.parameters(), 1e-2)
+
+    module = Mine()
+    points = [Box({"t": (0, 1), "x": (0, 1)}).sample(32) for _ in range(4)]
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    Trainer(accelerator="cpu", max_epochs=1, callbacks=[LossBalancing("relobralo", 2)], **quiet).fit(
+        module, torch.utils.data.DataLoader(points, batch_size=None)
+    )
+    assert isinstance(module.weights["heat"], torch.Tensor)
+
+
+def test_mistakes(start):
+    with pytest.raises(ValueError, match="unknown `balance` 'gradnorm'. Did you mean 'gradient_norm'"):
+        start("run", "--training.balance", "gradnorm")
+    with pytest.raises(ValueError, match="belong to fixed points; set resample_every to 0"):
+        start("run", "--training.point_weights", "attention")
+    with pytest.raises(ValueError, match="CausalWeights has no 'tol'"):
+        start("run", "--training.point_weights", "causal", "--training.point_options", '{"tol": 1}')
+    with pytest.raises(ValueError, match="unknown `scheme` 'nkt'. Did you mean 'ntk'"):
+        LossBalancing("nkt")
