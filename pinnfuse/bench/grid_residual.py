@@ -158,17 +158,9 @@ def step_of(loss: Callable[[Tensor], Tensor]) -> Step:
     return step
 
 
-def ours(case: GridCase, backend: str, device: torch.device, store: bool = True) -> Step:
-    loss = FusedGridResidualLoss(NAVIER_STOKES, case.grids, DT, "backward_euler", backend).to(device)
-    plain = step_of(loss)
-
-    def step(fields: Tensor) -> tuple[Tensor, Tensor]:
-        from pinnfuse.grid import fused
-
-        fused.STORE = store
-        return plain(fields)
-
-    return plain if backend == "torch" else step
+def ours(case: GridCase, backend: str, device: torch.device, recompute: bool = False) -> Step:
+    loss = FusedGridResidualLoss(NAVIER_STOKES, case.grids, DT, "backward_euler", backend, recompute=recompute)
+    return step_of(loss.to(device))
 
 
 def steps(case: GridCase, against: Sequence[str], device: torch.device) -> dict[str, Callable[[], Step]]:
@@ -176,7 +168,7 @@ def steps(case: GridCase, against: Sequence[str], device: torch.device) -> dict[
     found: dict[str, Callable[[], Step]] = {"pinnfuse": lambda: ours(case, "triton", device)}
     periodic = case.boundary == "periodic"
     others: dict[str, Callable[[], Step]] = {
-        "pinnfuse again": lambda: ours(case, "triton", device, store=False),
+        "pinnfuse again": lambda: ours(case, "triton", device, recompute=True),
         "torch": lambda: ours(case, "torch", device),
         "eager": lambda: step_of(eager(case)),
         "torch-compile": lambda: step_of(torch.compile(eager(case), dynamic=False)),

@@ -16,9 +16,6 @@ from pinnfuse.kernels.grid.residual import RECOMPUTED, SAVED, SEEDED, Arguments
 from pinnfuse.kernels.jets.pointwise import NotGenerated
 from pinnfuse.residual import first_order_only
 
-STORE = True
-"""Whether the loss keeps its residuals for the gradient (E arrays), or the gradient forms them once more."""
-
 
 @lru_cache(maxsize=64)
 def source(scheme: Scheme) -> str:
@@ -34,15 +31,15 @@ def obstacle(scheme: Scheme, fields: Tensor) -> str:
     return "a time level holds more than 2^31 values" if kernels.too_large(fields) else ""
 
 
-def loss(scheme: Scheme, given: Inputs, keep: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+def loss(scheme: Scheme, given: Inputs, keep: bool, recompute: bool) -> tuple[Tensor, Tensor, Tensor | None]:
     """Loss, per-equation means and, if `keep`, residuals [B, T', E, *space]."""
     parameters = _parameters(given)
     found = _Loss.apply(
         scheme,
         given.shape,
         keep,
+        recompute or not torch.is_grad_enabled(),
         len(parameters),
-        torch.is_grad_enabled(),
         given.fields,
         given.equation_weights,
         given.weights,
@@ -110,8 +107,8 @@ class _Loss(torch.autograd.Function):
         scheme: Scheme,
         shape: tuple[int, ...],
         keep: bool,
+        recompute: bool,
         count: int,
-        differentiate: bool,
         fields: Tensor,
         equation_weights: Tensor,
         weights: Tensor | None,
@@ -119,13 +116,12 @@ class _Loss(torch.autograd.Function):
     ):
         ctx.set_materialize_grads(False)
         need = ctx.needs_input_grad[5:]
-        needed = differentiate and any(need)
-        store = needed and (STORE or need[2] or any(need[3:]))
+        store = any(need) and (not recompute or need[2])
         a = _arguments(shape, fields, equation_weights, weights, rest, count)
         loss, means, r = kernels.loss(source(scheme), a, keep or store)
         ctx.scheme, ctx.shape, ctx.count, ctx.need = scheme, shape, count, need
         saved = (fields, equation_weights, weights, r if store else None, means if need[1] else None, *rest)
-        ctx.save_for_backward(*(saved if needed else ()))
+        ctx.save_for_backward(*saved)
         r = r if keep else None
         ctx.mark_non_differentiable(*(t for t in (means, r) if t is not None))
         return loss, means, r

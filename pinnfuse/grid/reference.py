@@ -13,7 +13,7 @@ from pinnfuse.grid import stencils
 from pinnfuse.grid.boundary import OneSided
 from pinnfuse.grid.discretise import Composite, Discretisation, Leaf
 from pinnfuse.grid.grid import Grid
-from pinnfuse.grid.stencils import AxisStencil
+from pinnfuse.grid.stencils import AxisStencil, Row
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +42,13 @@ class Scheme:
         """The grid of an expression, of which nothing is known at walls."""
         return one_sided(self.grid)
 
+    def grid_of(self, part: Leaf | Composite) -> Grid:
+        return self.grids[self.form.pde.fields.index(part.field)] if isinstance(part, Leaf) else self.outside
+
     def stencils(self, part: Leaf | Composite) -> tuple[tuple[int, AxisStencil], ...]:
         """(axis number, formula) in the order of application. The number on a wall enters with the first: along the
         wall it is constant, so what a second one differentiates is zero on its own wall."""
-        grid = self.grids[self.form.pde.fields.index(part.field)] if isinstance(part, Leaf) else self.outside
+        grid = self.grid_of(part)
         found: list[tuple[int, AxisStencil]] = []
         for k, order in enumerate(part.index):
             if order:
@@ -93,6 +96,32 @@ def one_sided(grid: Grid) -> Grid:
     )
 
 
+def extend(u: Tensor, grid: Grid, k: int, count: int, linear: bool) -> Tensor:
+    """`u` with count // 2 points more at both ends of axis number k: repeated, or on the polynomial through the `count`
+    numbers nearest the end, which makes the interior formula there the row near the wall."""
+    axis, dim, reach = grid.axes[k], k - grid.dimension, count // 2
+    if grid.periodic[axis]:
+        return torch.cat([u.narrow(dim, u.shape[dim] - reach, reach), u, u.narrow(dim, 0, reach)], dim)
+    low, high = stencils.ghost_rows(grid, axis, count, reach)
+    last = u.shape[dim] - 1
+
+    def outside(row: Row, end: bool) -> Tensor:
+        pairs = zip(row.offsets_from_that_end, row.weights, strict=True)
+        terms = [w * u.narrow(dim, last - i if end else i, 1) for i, w in pairs]
+        total = sum(terms[1:], terms[0]) if terms else torch.zeros_like(u.narrow(dim, 0, 1))  # the point on the wall
+        return total if linear or not row.constant else total + row.constant
+
+    return torch.cat([*(outside(row, False) for row in reversed(low)), u, *(outside(row, True) for row in high)], dim)
+
+
+def apply(formula: AxisStencil, wide: Tensor, n: int, dim: int) -> Tensor:
+    """The interior formula on n points, from `extend`."""
+    reach = (wide.shape[dim] - n) // 2
+    pairs = zip(formula.offsets, formula.weights, strict=True)
+    terms = [w * wide.narrow(dim, reach + o, n) for o, w in pairs]
+    return sum(terms[1:], terms[0])
+
+
 def residuals(
     scheme: Scheme,
     fields: Tensor,
@@ -111,14 +140,25 @@ def residuals(
     count = fields.shape[1] - form.scheme.levels + 1
     batched = {name: p.reshape(-1, *(1,) * (d + 1)) if p.dim() else p for name, p in parameters.items()}
 
+    extended: dict[tuple[object, ...], Tensor] = {}  # derivatives along one axis share the points outside
+
     def combined(leaf: Leaf) -> Tensor:
         channel = fields[:, :, form.pde.fields.index(leaf.field)]
-        terms = [channel[:, level : level + count] * c for level, c in leaf.levels]
+        terms = [channel[:, level : level + count] * c if c != 1 else channel[:, level : level + count]
+                 for level, c in leaf.levels]  # fmt: skip
         return sum(terms[1:], terms[0])
 
     def differentiated(values: Tensor, part: Leaf | Composite) -> Tensor:
-        for k, formula in scheme.stencils(part):
-            values = stencils.apply(formula, values, k - d)
+        source = (part.field, part.levels) if isinstance(part, Leaf) else (part.expression,)
+        for number, (k, formula) in enumerate(scheme.stencils(part)):
+            key = (*source, k, formula.minimum)
+            if number or key not in extended:
+                wide = extend(values, scheme.grid_of(part), k, formula.minimum, linear=number > 0)
+                if not number:
+                    extended[key] = wide
+            else:
+                wide = extended[key]
+            values = apply(formula, wide, values.shape[k - d], k - d)
         return values
 
     leaves = {leaf.symbol: differentiated(combined(leaf), leaf) for leaf in form.leaves}

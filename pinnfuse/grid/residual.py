@@ -78,6 +78,8 @@ class FusedGridResidualLoss(nn.Module):
         backend: "auto", "torch" or "triton". An explicit choice never falls back.
         equation_weights: one number per equation, by name or in order; 1 by default. A buffer.
         time_start: time of the first level, for equations that contain time itself.
+        recompute: the kernels form the residuals once more for the gradient, and nothing is kept but the fields; by
+            default they keep the residuals, one array per equation.
 
     D(g, x) around an expression is discretised as written (`pinnfuse.grid.discretise` says how).
 
@@ -100,12 +102,13 @@ class FusedGridResidualLoss(nn.Module):
         backend: str = "auto",
         equation_weights: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         time_start: float = 0.0,
+        recompute: bool = False,
     ):
         super().__init__()
         if not isinstance(pde, PDE):
             raise ValueError(f"{CALLER}: `pde` must be a pinnfuse.PDE; got {type(pde).__name__}.")
         dispatch.check_name(backend, CALLER)
-        self.pde, self.backend = pde, backend
+        self.pde, self.backend, self.recompute = pde, backend, recompute
         grids = inputs.per_field(grid, pde.fields)
         scheme, step = _time(time_step, time_scheme)
         self.scheme = _scheme(pde, grids, scheme, step, float(time_start))
@@ -273,7 +276,7 @@ class FusedGridResidualLoss(nn.Module):
         chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
         with torch.autocast(fields.device.type, enabled=False):
             loss, per_equation, r = chosen.run(
-                lambda: _fused().loss(self.scheme, given, keep), lambda: self._torch_loss(given)
+                lambda: _fused().loss(self.scheme, given, keep, self.recompute), lambda: self._torch_loss(given)
             )
         if r is not None:
             r = r.detach() if self.scheme.form.time else r.detach().squeeze(1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pinnfuse import PDE, Grid
-from pinnfuse.grid import Dirichlet, FusedGridResidualLoss, Neumann
+from pinnfuse.grid import Dirichlet, FusedGridResidualLoss, Neumann, axis_stencil
 
 PI = math.pi
 NAVIER_STOKES = {
@@ -226,3 +226,20 @@ def test_trained_parameters_are_found_and_kept():
 def test_explanation_names_the_path():
     text = str(mixed().explain(torch.rand(1, 2, 2, 5, 6)))
     assert "torch" in text and "midpoint" in text and "u_xy" in text
+
+
+@pytest.mark.parametrize("centring", ["node", "cell"])
+@pytest.mark.parametrize("p", [2, 4, 6])
+@pytest.mark.parametrize(
+    "boundary", ["periodic", "one-sided", (Dirichlet(0.7), Neumann(-0.3)), (Neumann(2.0), Dirichlet(1.0))], ids=str
+)
+def test_points_outside_give_the_rows_of_the_tables(boundary, p, centring):
+    """Extended fields under the interior formula are the matrices of `axis_stencil`."""
+    grid = Grid("x", 0.3, boundary={"x": boundary}, order=p, centring=centring)
+    u = torch.randn(14, dtype=torch.float64)
+    for derivative, name in enumerate(("u_x", "u_xx", "u_xxx", "u_xxxx"), 1):
+        pde = PDE("u", "x", equations={"e": name})
+        found = FusedGridResidualLoss(pde, grid, backend="torch").residuals(u[None, None])[0, 0]
+        matrix, constant = axis_stencil(grid, "x", derivative).matrix(14)
+        expected = matrix @ u + constant
+        assert (found - expected).abs().max() <= 1e-11 * matrix.abs().sum(1).max()
