@@ -14,7 +14,7 @@ from pinnfuse.problems.problem import Problem
 
 # {PDE: problems}, the default first; problem `p` is the function `p` of the module `pinnfuse.problems.p`
 _PROBLEMS: dict[str, tuple[str, ...]] = {
-    "navier_stokes": ("lid_driven_cavity", "taylor_green", "kovasznay", "beltrami", "cylinder_wake"),
+    "navier_stokes": ("lid_driven_cavity", "taylor_green", "kovasznay", "beltrami", "cylinder_wake", "torus"),
     "burgers": ("burgers",),
     "allen_cahn": ("allen_cahn",),
     "kdv": ("kdv",),
