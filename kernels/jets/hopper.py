@@ -8,18 +8,20 @@ where they are; results leave in 16-byte stores. The only barriers are those of 
 from __future__ import annotations
 
 from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.kernels.jets import hopper_ring
 from pinnfuse.kernels.jets.channels import POLYNOMIAL, adjoint, compose, slope_of_polynomial
 from pinnfuse.kernels.jets.source import Spec, first_layer_terms, indent
 
 
-def generate_hopper(spec: Spec) -> str:
+def generate_hopper(spec: Spec, ring: bool = False) -> str:
+    """The module's text. `ring`: operands come through shared memory (hopper_ring.py), not straight to registers."""
     return "\n\n".join(
         part.strip("\n") + "\n"
         for part in (
             _HEAD,
             _reductions(spec.space),
-            _forward(spec),
-            _backward(spec),
+            _forward(spec, ring),
+            _backward(spec, ring),
             _stack_forward(spec),
             _stack_backward(spec),
         )
@@ -32,10 +34,11 @@ _HEAD = '''
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from pinnfuse.kernels.jets.hopper_primitives import (  # noqa: F401
-    add_to, finish_product, from_memory, get, load_all_weights, load_operand, load_weights, operand, positions,
-    product_layout, put, sigmoid,
-    softplus, start_product, tanh, to_memory, weights_ready,
+    add_to, allocate_ring, arrived, fetch, finish_product, finish_ring_product, from_memory, get, get_from_ring,
+    load_all_weights, load_operand, load_weights, operand, pieces, positions, product_layout, put, sigmoid, softplus,
+    start_product, start_ring_product, step_ring, tanh, to_memory, weights_ready,
 )
 '''
 
@@ -100,7 +103,7 @@ def _products(space: ChannelSpace, name: str, transposed: bool) -> list[str]:
 
 _PROLOGUE = """NB: gl.constexpr = H // 64
 nb = gl.program_id(0) % NB
-wb = load_weights(w_ptr, weight_stride, nb, H, PARTS, {transposed}, WARPS)
+wb = load_weights(w_ptr, weight_stride, nb, H, PARTS, {transposed}, False, WARPS)
 channel = tiles.to(gl.int64) * 64 * H
 part = {channels} * channel
 at = positions(H, WARPS, False)
@@ -117,7 +120,7 @@ def _loop(body: list[str]) -> list[str]:
     ]
 
 
-def _forward(spec: Spec) -> str:
+def _forward(spec: Spec, ring: bool) -> str:
     space, count = spec.space, len(spec.space)
     activate: list[str] = []
     for i, name in enumerate(spec.activations):
@@ -130,35 +133,40 @@ def _forward(spec: Spec) -> str:
             ]
         activate += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in lines)]
     body = [
-        *_products(space, "z", False),
+        *(hopper_ring.products if ring else _products)(space, "z", False),
         "z0 += bias[None, :]",
         *activate,
         *_store(count, "a", "a"),
     ]
-    lines = _PROLOGUE.format(transposed=False, channels=count).split("\n")
+    lines = (hopper_ring.PROLOGUE if ring else _PROLOGUE).format(transposed=False, channels=count).split("\n")
     lines += [f"k{i} = gl.load(c_ptr + {i})" for i in range(len(space.coefficients))] + ["bias = gl.load(b_ptr + h)"]
-    return f"""
+    loop = hopper_ring.over_tiles(body, False) if ring else _loop(body)
+    return f"""{hopper_ring.queue(count, False, False) if ring else ""}
 @gluon.jit(do_not_specialize=["tiles"])
 def forward_kernel(
     i_ptr, i_scale_ptr, w_ptr, w_scale_ptr, b_ptr, c_ptr, a_ptr, a_scale_ptr, s_ptr, tiles, weight_stride,
-    ACTIVATION: gl.constexpr, SAVE: gl.constexpr, H: gl.constexpr, PARTS: gl.constexpr,
+    ACTIVATION: gl.constexpr, SAVE: gl.constexpr, H: gl.constexpr, PARTS: gl.constexpr, RING: gl.constexpr,
     WARPS: gl.constexpr,
 ):
-{indent(lines + _loop(body), 1)}
+{indent(lines + loop, 1)}
 """
 
 
-def _backward(spec: Spec) -> str:
+def _backward(spec: Spec, ring: bool) -> str:
     space, count, d = spec.space, len(spec.space), spec.space.dimension
-    body = _products(space, "b", True)
+    body = (hopper_ring.products if ring else _products)(space, "b", True)
+    slopes_in_ring = ring and all(name in POLYNOMIAL for name in spec.activations)
     for i, name in enumerate(spec.activations):
         slopes: dict[int, list[str]] = {}
         if name in POLYNOMIAL:
             for k in range(count):
-                place = (
-                    f"a_ptr + {k} * channel + base + nb * 64 + at, part, a_scale_ptr + ({k} * tiles + tile) * NB + nb"
-                )
-                slopes[k] = [f"a{k} = get({place}, PARTS, WARPS)", slope_of_polynomial(space, name, k)]
+                scale = f"a_scale_ptr + ({k} * tiles + tile) * NB + nb"
+                if slopes_in_ring:
+                    get = [f"scale{k} = gl.load({scale})", *hopper_ring.fetch_next(True, f"NB * {count} + {k}")]
+                    get += [f"a{k} = get_from_ring(ring, slot, scale{k}, PARTS, WARPS)", "slot = step_ring(slot, RING)"]
+                else:
+                    get = [f"a{k} = get(a_ptr + {k} * channel + base + nb * 64 + at, part, {scale}, PARTS, WARPS)"]
+                slopes[k] = [*get, slope_of_polynomial(space, name, k)]
         else:
             lines = compose(space, name, result="g", shift=1)
             split = next(j for j, line in enumerate(lines) if line.startswith("g0"))
@@ -175,18 +183,19 @@ def _backward(spec: Spec) -> str:
     body.append(f"    {', '.join(names)} = gl.reduce((y0, {', '.join(first_layer_terms(space))}), 0, _plus)")
     body += [f"    add_to(pb + {j} * H + h, {name}, again)" for j, name in enumerate(names)]
     body += ["else:", "    add_to(pb + h, gl.sum(y0, 0), again)"]
-    lines = _PROLOGUE.format(transposed=True, channels=count).split("\n")
+    lines = (hopper_ring.PROLOGUE if ring else _PROLOGUE).format(transposed=True, channels=count).split("\n")
     lines += [f"k{i} = gl.load(c_ptr + {i})" for i in range(len(space.coefficients))]
-    return f"""
+    loop = hopper_ring.over_tiles(body, True) if ring else _loop(body)
+    return f"""{hopper_ring.queue(count, True, slopes_in_ring) if ring else ""}
 @gluon.jit(do_not_specialize=["points", "first", "tiles", "again", "columns"])
 def backward_kernel(
     x_ptr, i_ptr, i_scale_ptr, w_ptr, w_scale_ptr, b_ptr, c_ptr, a_ptr, a_scale_ptr, s_ptr, z_ptr, z_scale_ptr,
     part_ptr,
     points, first, tiles, again, columns, weight_stride,
-    FIRST: gl.constexpr, ACTIVATION: gl.constexpr, H: gl.constexpr, PARTS: gl.constexpr,
+    FIRST: gl.constexpr, ACTIVATION: gl.constexpr, H: gl.constexpr, PARTS: gl.constexpr, RING: gl.constexpr,
     WARPS: gl.constexpr,
 ):
-{indent(lines + _loop(body), 1)}
+{indent(lines + loop, 1)}
 """
 
 

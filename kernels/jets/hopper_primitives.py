@@ -38,6 +38,18 @@ def product_layout(warps):
 
 
 @gluon.constexpr_function
+def shared_layout():
+    """Of a [64, 64] block of halves in shared memory, as wgmma reads it."""
+    return gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16)
+
+
+@gluon.constexpr_function
+def copy_layout(warps):
+    """Pieces of 16 bytes, whole rows of a block by 8 threads."""
+    return gl.BlockedLayout([1, 8], [4, 8], [warps, 1], [1, 0])
+
+
+@gluon.constexpr_function
 def operand_layout(warps):
     return gl.DotOperandLayout(0, product_layout(warps), 2)
 
@@ -134,23 +146,143 @@ def get(p, part_stride, scale_ptr, PARTS: gl.constexpr, WARPS: gl.constexpr):
 
 @gluon.jit
 def load_weights(
-    w_ptr, weight_stride, nb, H: gl.constexpr, PARTS: gl.constexpr, TRANSPOSED: gl.constexpr, WARPS: gl.constexpr
-):
-    """Start the copy of one column of blocks to shared memory: [PARTS * H / 64, 64, 64], high halves first."""
+    w_ptr, weight_stride, nb, H: gl.constexpr, PARTS: gl.constexpr, TRANSPOSED: gl.constexpr, RING: gl.constexpr,
+    WARPS: gl.constexpr,
+):  # fmt: skip
+    """Start the copy of one column of blocks to shared memory: [PARTS * H / 64, 64, 64], high halves first.
+
+    RING: the summed index runs over positions, as in the ring's blocks: `w_ptr` has its columns so; rows are taken so.
+    """
     KB: gl.constexpr = H // 64
-    shared: gl.constexpr = gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16)
-    blocked: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [WARPS, 1], [1, 0])
-    w = gl.allocate_shared_memory(gl.float16, [PARTS * KB, 64, 64], shared)
+    blocked: gl.constexpr = copy_layout(WARPS)
+    w = gl.allocate_shared_memory(gl.float16, [PARTS * KB, 64, 64], shared_layout())
     r = gl.arange(0, 64, layout=gl.SliceLayout(1, blocked))
     c = gl.arange(0, 64, layout=gl.SliceLayout(0, blocked))
     for i in gl.static_range(PARTS * KB):
         if TRANSPOSED:  # rows are outputs, the summed index of the backward product
-            p = w_ptr + ((i % KB) * 64 + r)[:, None] * H + (nb * 64 + c)[None, :]
+            p = w_ptr + ((i % KB) * 64 + (unit_at(r) if RING else r))[:, None] * H + (nb * 64 + c)[None, :]
         else:
             p = w_ptr + (nb * 64 + r)[:, None] * H + ((i % KB) * 64 + c)[None, :]
         copy_async(w.index(i), p + (i // KB) * weight_stride)
     async_copy.commit_group()
     return w
+
+
+@gluon.jit
+def unit_at(r):
+    """The unit at position r of its block of 64."""
+    return r // 32 * 32 + (r % 8) // 2 * 8 + (r % 32) // 8 * 2 + r % 2
+
+
+@gluon.jit
+def allocate_ring(RING: gl.constexpr, PARTS: gl.constexpr):
+    """Shared memory for RING blocks that are on their way."""
+    return gl.allocate_shared_memory(gl.float16, [RING * PARTS, 64, 64], shared_layout())
+
+
+@gluon.jit
+def pieces(stride, WARPS: gl.constexpr):
+    """Offsets of a [64, 64] block whose rows are `stride` apart, in the order of copies."""
+    blocked: gl.constexpr = copy_layout(WARPS)
+    row = gl.arange(0, 64, layout=gl.SliceLayout(1, blocked))
+    column = gl.arange(0, 64, layout=gl.SliceLayout(0, blocked))
+    return row[:, None] * stride + column[None, :]
+
+
+@gluon.jit
+def fetch(ring, slot, p, part_stride, PARTS: gl.constexpr):
+    """Start the copy of a block to a slot of the ring; `p` points to its high halves."""
+    copy_async(ring.index(slot * PARTS), p)
+    if PARTS == 2:
+        copy_async(ring.index(slot * PARTS + 1), p + part_stride)
+
+
+@gluon.jit
+def arrived(RING: gl.constexpr):
+    """Wait for the oldest block on its way; after it every warp has also left the block before."""
+    async_copy.wait_group(RING - 2)
+    fence_async_shared()
+    barrier()
+
+
+@gluon.jit
+def step_ring(slot, RING: gl.constexpr):
+    following = slot + 1
+    if following == RING:
+        following = 0
+    return following
+
+
+@gluon.jit
+def start_ring_product(
+    ring, slot, w, kb, KB: gl.constexpr, PARTS: gl.constexpr, TRANSPOSED: gl.constexpr, WARPS: gl.constexpr
+):
+    """As start_product, of a block in the ring."""
+    wh = block(w, kb, TRANSPOSED)
+    ah = ring.index(slot * PARTS)
+    t = warpgroup_mma_init(gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS)))
+    if PARTS == 2:
+        al = ring.index(slot * PARTS + 1)
+        wl = block(w, KB + kb, TRANSPOSED)
+        t = warpgroup_mma(al, wh, t, use_acc=False, is_async=True)
+        t = warpgroup_mma(ah, wl, t, is_async=True)
+        t = warpgroup_mma(ah, wh, t, is_async=True)
+    else:
+        t = warpgroup_mma(ah, wh, t, use_acc=False, is_async=True)
+    return t
+
+
+@gluon.jit
+def finish_ring_product(t):
+    return warpgroup_mma_wait(0, deps=[t])
+
+
+@gluon.jit
+def get_from_ring(ring, slot, scale, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """As get."""
+    x = ring.index(slot * PARTS).load(memory_layout(WARPS, False)).to(gl.float32)
+    if PARTS == 2:
+        x += ring.index(slot * PARTS + 1).load(memory_layout(WARPS, False)).to(gl.float32)
+    return from_memory(x, product_layout(WARPS)) * scale
+
+
+@gluon.jit
+def keep(blocks, k, x, m, p, STORE: gl.constexpr, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """Put a block of accumulators into shared memory as channel k, and with STORE into memory; its inverse scale."""
+    high, low, inverse = split(x, m, PARTS)
+    blocks.index(k * PARTS).store(high)
+    if STORE:
+        gl.store(p, to_memory(high, WARPS))
+    if PARTS == 2:
+        blocks.index(k * PARTS + 1).store(low)
+        if STORE:
+            gl.store(p + 4096, to_memory(low, WARPS))
+    return inverse
+
+
+@gluon.jit
+def fetch_all(blocks, p, CHANNELS: gl.constexpr, PARTS: gl.constexpr):
+    """Start the copy of all channels that `keep` stored, one after another, from `p`."""
+    for i in gl.static_range(CHANNELS * PARTS):
+        copy_async(blocks.index(i), p + i * 4096)
+    async_copy.commit_group()
+
+
+@gluon.jit
+def start_outer_product(z, a, k, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """Start z^T a of channel k, summed over the rows; units of `a` stand at their positions."""
+    zh = z.index(k * PARTS).permute((1, 0))
+    ah = a.index(k * PARTS)
+    t = warpgroup_mma_init(gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS)))
+    if PARTS == 2:
+        zl = z.index(k * PARTS + 1).permute((1, 0))
+        al = a.index(k * PARTS + 1)
+        t = warpgroup_mma(zl, ah, t, use_acc=False, is_async=True)
+        t = warpgroup_mma(zh, al, t, is_async=True)
+        t = warpgroup_mma(zh, ah, t, is_async=True)
+    else:
+        t = warpgroup_mma(zh, ah, t, use_acc=False, is_async=True)
+    return t
 
 
 @gluon.jit

@@ -20,9 +20,10 @@ from triton.compiler import ASTSource
 
 from pinnfuse.jets.plan import JetPlan
 from pinnfuse.jets.program import Program
-from pinnfuse.kernels.jets import config, group
+from pinnfuse.kernels.jets import config, fused, group
 from pinnfuse.kernels.jets.finish import finish
 from pinnfuse.kernels.jets.finish import module as finish_module
+from pinnfuse.kernels.jets.hopper_fused import WARPS
 from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
 from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
@@ -30,6 +31,9 @@ from pinnfuse.kernels.jets.runner import hopper_module, module
 from pinnfuse.kernels.jets.schedule import Pointwise, schedule
 from pinnfuse.kernels.jets.source import LOSS_AND_GRADIENT, Spec
 from pinnfuse.kernels.jets.tiles import tiles
+
+OFFLINE_DEPTH = 5
+"""Hidden products of the network whose one-kernel step is compiled."""
 
 HALVES = ("i_ptr", "a_ptr", "z_ptr", "halves_ptr")
 
@@ -47,35 +51,38 @@ class Resources:
 
 def resources(spec: Spec, width: int, precision: str, capability: int, hopper: bool = False) -> list[Resources]:
     """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100)."""
-    parts = config.PARTS[precision]
+    parts, channels = config.PARTS[precision], len(spec.space)
     looped = loops(spec.space)
-    chosen = config.launch(width, len(spec.space), precision, looped)
-    c = config.fitted(chosen, 1 if looped else len(spec.space), parts, capability)
+    chosen = config.launch(width, channels, precision, looped)
+    c = config.fitted(chosen, 1 if looped else channels, parts, capability)
     padded = config.padded_width(width, c.block)
-    constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once, "PERMUTED": hopper}
+    constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once}
     constants |= {"SAVE": True, "STEP": c.step, "MODE": LOSS_AND_GRADIENT, "WEIGHTED": True, "KEEP": False}
-    constants |= {"FIRST": False, "ACTIVATION": 0, "WARPS": c.hopper_warps, "CHANNELS": len(spec.space)}
+    constants |= {"FIRST": False, "ACTIVATION": 0, "WARPS": c.hopper_warps, "CHANNELS": channels, "PERMUTED": hopper}
     constants |= {"BO": c.gradient_block, "BI": c.gradient_block, "SPLIT": 8}
+    rings = config.ring(c, padded, channels, parts) if hopper else (1, 1)
     plain = module(spec)
-    layers: Any = hopper_module(spec) if hopper else plain
+    up, down = (hopper_module(spec, ring > 1) if hopper else plain for ring in rings)
     walk = (c.hopper_warps, 1)
     kernels = [
-        (plain.input_kernel, (c.output, 3)),
-        (layers.forward_kernel, walk if hopper else c.forward),
-        (plain.output_kernel, (c.output, 3)),
-        (layers.backward_kernel, walk if hopper else c.backward),
-        (weight_gradient_kernel, c.gradient),
+        (plain.input_kernel, (c.output, 3), {}),
+        (up.forward_kernel, walk if hopper else c.forward, {"RING": rings[0]}),
+        (plain.output_kernel, (c.output, 3), {}),
+        (down.backward_kernel, walk if hopper else c.backward, {"RING": rings[1]}),
+        (weight_gradient_kernel, c.gradient, {}),
     ]
     if parts:
-        kernels.append((split_weights_kernel, (4, 3)))
-    return [_compile(kernel, constants, parts, capability, *options) for kernel, options in kernels]
+        kernels.append((split_weights_kernel, (4, 3), {}))
+    if hopper and width == 64:
+        kernels.append((fused.module(spec).fused_kernel, (WARPS, 1), {"WARPS": WARPS, "DEPTH": OFFLINE_DEPTH}))
+    return [_compile(kernel, constants | own, parts, capability, *options) for kernel, options, own in kernels]
 
 
 def schedule_resources(program: Program, plan: JetPlan, precision: str, capability: int) -> list[Resources]:
     """Compile every kernel of a network's schedule for a compute capability; each different kernel once."""
     parts, found_schedule, space = config.PARTS[precision], schedule(program, None), plan.space
     widest = max(program.widths)
-    c = tiles(widest, len(space), parts, capability)
+    c = tiles(widest, 1 if loops(space) else len(space), parts, capability)
     h = config.padded_width(widest, c.block)
     constants = {"H": h, "IN": h, "OUT": h, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": True}
     constants |= {"BM": c.product_rows, "BN": min(h, c.product_columns), "BI": min(h, c.outer_block)}
@@ -115,7 +122,7 @@ def _compile(
     name = kernel.fn.__name__
     real, half = ("*fp64", "*fp64") if parts == 0 else ("*fp32", "*fp16")
     if halves is None:
-        halves = (*HALVES, "w_ptr") if name in ("forward_kernel", "backward_kernel") else HALVES
+        halves = (*HALVES, "w_ptr") if name in ("forward_kernel", "backward_kernel", "fused_kernel") else HALVES
     signature, values, hints = {}, {}, {}
     for i, argument in enumerate(kernel.arg_names):
         if argument in constants:

@@ -161,23 +161,27 @@ def softplus(x):
         return tl.maximum(x, 0.0) + tl.where(e < 0.015625, series, tl.log(1.0 + e))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["layers"])
 def split_weights_kernel(
     w_ptr,  # [L, H, H] weights, rows are outputs
-    halves_ptr,  # [PARTS, L, H, H] out
-    scale_ptr,  # [L, H / BLOCK, H / BLOCK] out: inverse scales
+    halves_ptr,  # [COPIES, PARTS, L, H, H] out; the second copy has its columns at their positions (see `units`)
+    scale_ptr,  # [COPIES, L, H / BLOCK, H / BLOCK] out: inverse scales
     layer_stride,  # L H H
+    layers,
     H: tl.constexpr,
     BLOCK: tl.constexpr,
     PARTS: tl.constexpr,
 ):
     pid = tl.program_id(0)
     NB: tl.constexpr = H // BLOCK
-    layer = pid // (NB * NB)
+    copy = pid // (NB * NB * layers)
+    layer = pid // (NB * NB) % layers
     r = tl.arange(0, BLOCK)
-    offset = layer * H * H + (((pid // NB) % NB) * BLOCK + r)[:, None] * H + ((pid % NB) * BLOCK + r)[None, :]
-    w = tl.load(w_ptr + offset)
-    put(halves_ptr + offset, layer_stride, scale_ptr + pid, w, tl.max(tl.max(tl.abs(w), 1), 0), PARTS)
+    c = tl.where(copy == 1, units(0, BLOCK, True), r)
+    row = layer * H * H + (((pid // NB) % NB) * BLOCK + r)[:, None] * H + (pid % NB) * BLOCK
+    w = tl.load(w_ptr + row + c[None, :])
+    halves_ptr += copy.to(tl.int64) * PARTS * layer_stride + row
+    put(halves_ptr + r[None, :], layer_stride, scale_ptr + pid, w, tl.max(tl.max(tl.abs(w), 1), 0), PARTS)
 
 
 @triton.jit(do_not_specialize=["programs", "columns"])

@@ -23,14 +23,16 @@ from pinnfuse.jets.engine import JetEngine, LossResult, LossTask, bytes_per_poin
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
-from pinnfuse.kernels.jets import cache, config
+from pinnfuse.kernels.jets import cache, config, fused
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
 from pinnfuse.kernels.jets.folding import Folded
 from pinnfuse.kernels.jets.hopper import generate_hopper
 from pinnfuse.kernels.jets.looped import generate_looped, loops
 from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
-from pinnfuse.kernels.jets.primitives import split_weights_kernel, sum_rows_kernel, weight_gradient_kernel
+from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
 from pinnfuse.kernels.jets.source import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS, Spec, generate
+from pinnfuse.kernels.jets.sums import multiprocessors as multiprocessors
+from pinnfuse.kernels.jets.sums import sum_rows as sum_rows
 from pinnfuse.kernels.launching import launch
 
 SCRATCH_BYTES = 2 * 2**30
@@ -44,9 +46,9 @@ def module(spec: Spec) -> ModuleType:
 
 
 @lru_cache(maxsize=128)
-def hopper_module(spec: Spec) -> ModuleType:
+def hopper_module(spec: Spec, ring: bool = False) -> ModuleType:
     """Forward and backward kernels for Hopper cards."""
-    return cache.load(generate_hopper(spec), "hopper")
+    return cache.load(generate_hopper(spec, ring), "hopper")
 
 
 @lru_cache(maxsize=64)
@@ -163,14 +165,14 @@ class TritonEngine(JetEngine):
         points = points.contiguous()
         result = points.new_empty(len(self.outputs_read), points.shape[0])
         self._run(
-            points, OUTPUTS, self._all_constants(), (points, points, points, points, points, result), False, False, ()
+            points, OUTPUTS, self.coefficients, (points, points, points, points, points, result), False, False, ()
         )
         return result
 
     def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         points = points.contiguous()
         given = (points, points, points, points, gradient.contiguous(), points)
-        sums, hidden, head = self._run(points, ADJOINT, self._all_constants(), given, False, False, wanted)
+        sums, hidden, head = self._run(points, ADJOINT, self.coefficients, given, False, False, wanted)
         extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
         return self._gradients(sums, hidden, head, wanted, extra)
 
@@ -180,9 +182,6 @@ class TritonEngine(JetEngine):
     def _input_rows(self) -> int:
         """Rows of sums for the input weights: d, or two sets of them (see looped.py)."""
         return self.stack.widths[0] * (2 if self.looped else 1)
-
-    def _all_constants(self) -> tuple[float, ...]:
-        return self.coefficients
 
     def _gradients(
         self, sums: Tensor, hidden: Tensor, result: list[Tensor | None], wanted: Sequence[bool], extra: int
@@ -241,15 +240,19 @@ class TritonEngine(JetEngine):
         used = used[:, : points.shape[0], : self.stack.widths[1]]
         self.head.adjoint(used, state.values, state.saved, [t.detach() for t in self.operands], gradients)
 
+    def _columns(self) -> int:
+        """Sums over points: output weights, losses, trained parameters, output biases, biases, input weights."""
+        extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
+        m = self.stack.widths[-1]
+        return m * self.width + extra + m + (self.stack.hidden + 1 + self._input_rows) * self.width
+
     def _buffers(self, count: int, like: Tensor, split: int) -> _Buffers:
         layers, channels, rows = self.stack.hidden + 1, len(self.space), self.config.rows
         tiles = -(-min(count, self.chunk) // rows)
         half = torch.float16 if self.parts else like.dtype
         size = max(self.parts, 1) * channels * tiles * rows * self.width
         scales = (layers, channels * tiles * (self.width // self.config.block))
-        extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
-        m = self.stack.widths[-1]
-        columns = m * self.width + extra + m + (layers + self._input_rows) * self.width
+        columns = self._columns()
         return _Buffers(
             torch.empty(layers, size, dtype=half, device=like.device),
             torch.empty(layers, size, dtype=half, device=like.device),
@@ -296,20 +299,31 @@ class TritonEngine(JetEngine):
         depth, width, block = stack.hidden, self.width, c.block
         values, data, equation_weights, point_weights, adjoint, result = given
         backward = mode in (LOSS_AND_GRADIENT, ADJOINT)
+        coefficients = constants_on(constants, points.dtype, points.device)
+        processors = multiprocessors(points.device)
+        if mode == LOSS_AND_GRADIENT and fused.applies(self, points):
+            inputs = (values, data, equation_weights, point_weights)
+            sums, hidden = fused.run(self, points, coefficients, inputs, result, weighted, keep, self._columns())
+            return sums, hidden, Gradients(wanted).operands
         need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.hidden_layers)
         blocks = (width // c.gradient_block) ** 2 * max(depth, 1)
-        split = max(1, multiprocessors(points.device) * 2 // blocks) if need_weights else 1
+        split = max(1, processors * 2 // blocks) if need_weights else 1
         buffers = self._buffers(points.shape[0], points, split)
         split = min(split, buffers.sums.shape[0])
-        coefficients = constants_on(constants, points.dtype, points.device)
-        halves = torch.empty(max(self.parts, 1), *net.hidden.shape, dtype=buffers.a.dtype, device=points.device)
-        scales = points.new_empty(depth, (width // block) ** 2)
-        hidden_weights: Tensor = net.hidden if self.parts == 0 else halves[0]
+        rings = config.ring(c, width, len(self.space), self.parts) if self.hopper else (1, 1)
+        copies = 2 if rings[0] > 1 and not self.chained else 1
+        shape = (copies, max(self.parts, 1), *net.hidden.shape)
+        halves = torch.empty(shape, dtype=buffers.a.dtype, device=points.device)
+        scales = points.new_empty(copies, depth, (width // block) ** 2)
+        hidden_weights: Tensor = net.hidden if self.parts == 0 else halves[0, 0]
+        forward_weights = net.hidden if self.parts == 0 else halves[-1, 0]
         layer_stride = net.hidden.numel()
         blocks_of = {"H": width, "BLOCK": block, "PARTS": self.parts}
+        args: tuple[object, ...]
         if depth and self.parts:
-            grid = (depth * (width // block) ** 2,)
-            launch(split_weights_kernel, grid, (net.hidden, halves, scales, layer_stride), blocks_of, num_warps=4)
+            args = (net.hidden, halves, scales, layer_stride, depth)
+            launch(split_weights_kernel, (scales.numel(),), args, blocks_of, num_warps=4)
+        scales = scales[0]
         once = c.once and not triton.knobs.runtime.interpret
         common = {**blocks_of, "ROWS": c.rows, "ONCE": once, "PERMUTED": self.hopper, "SAVE": backward, "STEP": c.step}
         common |= {"MODE": mode, "WEIGHTED": weighted, "KEEP": keep, "WARPS": c.hopper_warps}
@@ -319,7 +333,7 @@ class TritonEngine(JetEngine):
         columns = buffers.sums.shape[1]
         base = columns - (depth + 1 + self._input_rows) * width
         a, z, sa, sz, saved = buffers.a, buffers.z, buffers.a_scale, buffers.z_scale, buffers.saved
-        hidden_kernels = hopper_module(self.spec) if self.hopper else kernels
+        up, down = (hopper_module(self.spec, r > 1) if self.hopper else kernels for r in rings)
         forward, backward_ = (
             ({"num_warps": c.hopper_warps, **({"maxnreg": c.registers} if c.registers else {})},) * 2
             if self.hopper
@@ -333,8 +347,7 @@ class TritonEngine(JetEngine):
         for start in range(0, count, self.chunk):
             tiles = -(-min(self.chunk, count - start) // c.rows)
             again = int(start > 0)
-            programs = min(tiles, max(1, c.resident * multiprocessors(points.device) // nb)) if self.hopper else tiles
-            args: tuple[object, ...]
+            programs = min(tiles, max(1, c.resident * processors // nb)) if self.hopper else tiles
             strides = (layer_stride, a.stride(0), sa.stride(0), saved.stride(0))
             if self.head is not None:
                 args = (*self._head_forward(points[start : start + self.chunk], tiles * c.rows, inner), coefficients)
@@ -343,15 +356,15 @@ class TritonEngine(JetEngine):
             elif self.chained:
                 args = (points, net.first, net.first_bias, halves, scales, net.hidden_bias, coefficients, a, sa, saved)
                 args = (*args, count, start, tiles, *strides)
-                launch(hidden_kernels.stack_forward_kernel, (programs,), args, {**common, "DEPTH": depth}, **forward)
+                launch(up.stack_forward_kernel, (programs,), args, {**common, "DEPTH": depth}, **forward)
             else:
                 args = (points, net.first, net.first_bias, coefficients, a[0], sa[0], saved[0], count, start, tiles)
                 launch(kernels.input_kernel, (tiles * nb,), args, {**common, "ACTIVATION": act[0]}, num_warps=c.output)
             for i in range(0 if self.chained else depth):
-                args = (a[i], sa[i], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
+                args = (a[i], sa[i], forward_weights[i], scales[i], net.hidden_bias[i], coefficients)
                 args = (*args, a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride)
-                constants_ = {**common, "ACTIVATION": act[i + 1]}
-                launch(hidden_kernels.forward_kernel, (programs * nb,), args, constants_, **forward)
+                constants_ = {**common, "ACTIVATION": act[i + 1], "RING": rings[0]}
+                launch(up.forward_kernel, (programs * nb,), args, constants_, **forward)
             args = (points, a[depth], sa[depth], saved[depth], z[depth], sz[depth], outer, net.last, net.last_bias)
             args = (*args, coefficients, values, data, self._given(points[start : start + self.chunk]))
             args = (*args, equation_weights, point_weights, adjoint, result)
@@ -363,14 +376,14 @@ class TritonEngine(JetEngine):
             if self.chained:
                 args = (points, halves, scales, coefficients, a, sa, saved, z, sz, buffers.sums[:, base + width :])
                 args = (*args, count, start, tiles, again, columns, *strides)
-                launch(hidden_kernels.stack_backward_kernel, (programs,), args, {**common, "DEPTH": depth}, **backward_)
+                launch(down.stack_backward_kernel, (programs,), args, {**common, "DEPTH": depth}, **backward_)
             for i in reversed(range(0 if self.chained else depth)):
                 args = (points, z[i + 1], sz[i + 1], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
                 args = (*args, a[i], sa[i], saved[i], z[i], sz[i], *(() if self.hopper else (outer,)))
                 args = (*args, buffers.sums[:, base + (depth - i) * width :])
                 args = (*args, count, start, tiles, again, columns, layer_stride)
-                constants_ = {**common, "FIRST": first if i == 0 else 0, "ACTIVATION": act[i]}
-                launch(hidden_kernels.backward_kernel, (programs * nb,), args, constants_, **backward_)
+                constants_ = {**common, "FIRST": first if i == 0 else 0, "ACTIVATION": act[i], "RING": rings[1]}
+                launch(down.backward_kernel, (programs * nb,), args, constants_, **backward_)
             if self.head is not None:
                 self._head_backward(outer, points[start : start + self.chunk], inner, found)
             if need_weights:
@@ -383,17 +396,3 @@ class TritonEngine(JetEngine):
         sums = sum_rows(buffers.sums[:used])
         hidden = sum_rows(buffers.weights[:split].flatten(1)).view_as(net.hidden) if need_weights else points
         return sums, hidden, found.operands
-
-
-def sum_rows(x: Tensor) -> Tensor:
-    rows, columns = x.shape
-    out = x.new_empty(columns)
-    grid = (triton.cdiv(columns, 32),)
-    launch(sum_rows_kernel, grid, (x, out, rows, columns), {"COLUMNS": 32, "ROWS": 64}, num_warps=4)
-    return out
-
-
-@lru_cache(maxsize=16)
-def multiprocessors(device: torch.device) -> int:
-    """Multiprocessors of a card; a small number for the interpreter."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2

@@ -38,10 +38,11 @@ from pinnfuse.jets import recognise
 from pinnfuse.jets.plan import plan
 from pinnfuse.kernels.jets.offline import schedule_resources
 
-capability, width, precision, activation, kind = json.loads(sys.argv[1])
-p = plan(PDE("u", "t x", equations={"equation": "u_t + u*u_x - 0.01*u_xx"}))
-net = models.get(kind)(2, 1, width=width, depth=1 if kind == "piratenet" else 2, activation=activation)
-rows = schedule_resources(recognise(net, 2).program, p, precision, capability)
+capability, width, precision, activation, kind, dimension = json.loads(sys.argv[1])
+x = [f"x{i}" for i in range(dimension)]
+p = plan(PDE("u", x, equations={"equation": "laplacian(u) + u*u_x0"}))
+net = models.get(kind)(dimension, 1, width=width, depth=1 if kind == "piratenet" else 2, activation=activation)
+rows = schedule_resources(recognise(net, dimension).program, p, precision, capability)
 print(json.dumps([asdict(r) for r in rows]))
 """
 
@@ -58,10 +59,11 @@ def compiled(script, case, tmp_path, root):
 @pytest.mark.parametrize(
     "case",
     [
-        (80, 128, "float32", "tanh", "modified_mlp"),
-        (90, 256, "float32", "tanh", "piratenet"),
-        (90, 64, "float64", "tanh", "modified_mlp"),
-        (100, 64, "tf32", "silu", "modified_mlp"),
+        (80, 128, "float32", "tanh", "modified_mlp", 2),
+        (90, 256, "float32", "tanh", "piratenet", 2),
+        (90, 64, "float64", "tanh", "modified_mlp", 2),
+        (100, 64, "tf32", "silu", "modified_mlp", 2),
+        (90, 64, "float32", "tanh", "modified_mlp", 100),
     ],
     ids=str,
 )
@@ -85,6 +87,7 @@ def test_schedules_compile_without_a_card(case, tmp_path, root):
         (90, 32, "float64", "tanh", False, 2),
         (90, 64, "float32", "tanh", True, 2),
         (90, 128, "tf32", "gelu", True, 2),
+        (90, 128, "float32", "tanh", True, 2),
         (80, 128, "float32", "silu", False, 10),
         (100, 64, "float32", "tanh", False, 100),
     ],

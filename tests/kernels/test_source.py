@@ -17,12 +17,17 @@ from pinnfuse.jets import recognise
 from pinnfuse.jets.plan import plan
 from pinnfuse.kernels.jets import group, pointwise
 from pinnfuse.kernels.jets.hopper import generate_hopper
+from pinnfuse.kernels.jets.hopper_fused import generate_fused
 from pinnfuse.kernels.jets.schedule import Pointwise, schedule
 from pinnfuse.kernels.jets.source import Spec, generate
 
 from .cases import PDES  # noqa: TID251 - this folder, not the library's
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+def generate_ring(of: Spec) -> str:
+    return generate_hopper(of, ring=True)
 
 
 def spec(name: str, activation: str) -> Spec:
@@ -32,7 +37,13 @@ def spec(name: str, activation: str) -> Spec:
 
 @pytest.mark.parametrize(
     ("name", "activation", "generator"),
-    [("burgers", "tanh", generate), ("burgers", "tanh", generate_hopper), ("kdv", "silu", generate)],
+    [
+        ("burgers", "tanh", generate),
+        ("burgers", "tanh", generate_hopper),
+        ("burgers", "tanh", generate_ring),
+        ("burgers", "tanh", generate_fused),
+        ("kdv", "silu", generate),
+    ],
 )
 def test_golden(name, activation, generator):
     path = GOLDEN / f"{name}_{activation}_{generator.__name__}.expected"
