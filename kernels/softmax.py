@@ -82,9 +82,7 @@ def _first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(backward)
     def wrapper(ctx: Any, grad: Tensor) -> Any:
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "softmax: the backward kernel has no derivative; use torch.softmax for second ones."
-            )
+            raise RuntimeError("softmax: the backward kernel has no derivative; use torch.softmax for second ones.")
         return backward(ctx, grad)
 
     return wrapper
