@@ -102,10 +102,7 @@ def _triton_obstacle(recognised: Recognised | None, points: Tensor, space: Chann
         return "Triton is not installed (it exists for Linux only)"
     from pinnfuse.kernels import jets  # the only place that may import triton
 
-    obstacle = jets.obstacle(recognised, points, plan)
-    if obstacle or (len(space) <= jets.MAX_CHANNELS and space.order <= jets.MAX_ORDER):
-        return obstacle
-    return f"{len(space)} channels of order {space.order}; at most {jets.MAX_CHANNELS} of order {jets.MAX_ORDER} fit"
+    return jets.obstacle(recognised, points, plan) or jets.too_large(space)
 
 
 def _triton_path(recognised: Recognised, plan: JetPlan | None) -> str:

@@ -20,7 +20,7 @@ from pinnfuse.jets.trace import Recognised
 from pinnfuse.kernels.jets import choices, config
 from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.network import dense_stack
-from pinnfuse.kernels.jets.paths import MAX_CHANNELS, MAX_ORDER, path, too_large
+from pinnfuse.kernels.jets.paths import path, too_large
 from pinnfuse.kernels.jets.runner import TritonEngine
 from pinnfuse.kernels.jets.scheduled import ScheduledEngine
 
@@ -90,4 +90,4 @@ def _synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-__all__ = ["MAX_CHANNELS", "MAX_ORDER", "ScheduledEngine", "TritonEngine", "engine", "obstacle", "path"]
+__all__ = ["ScheduledEngine", "TritonEngine", "engine", "obstacle", "path", "too_large"]

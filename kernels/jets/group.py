@@ -22,6 +22,8 @@ from pinnfuse.jets.program import Add, Multiply, Operation, Scale, Shift, Unary
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import cache
 from pinnfuse.kernels.jets.channels import POLYNOMIAL, adjoint, coefficient, compose, slope_of_polynomial
+from pinnfuse.kernels.jets.looped import loops
+from pinnfuse.kernels.jets.looped_group import BASE, LoopedGroup
 from pinnfuse.kernels.jets.schedule import Group
 from pinnfuse.kernels.jets.source import indent, load_coefficients, maxima, store_block
 
@@ -49,9 +51,9 @@ def generate(space: ChannelSpace, group: Group) -> str:
 
 import triton
 import triton.language as tl
-from pinnfuse.kernels.jets.primitives import add_to, get, put, sigmoid, softplus, tanh  # noqa: F401
+from pinnfuse.kernels.jets.primitives import get, put, put_block, sigmoid, softplus, tanh  # noqa: F401
 '''
-    parts = [head, maxima(len(space)), _forward(space, group), _adjoint(space, group)]
+    parts = [head, maxima(1 if loops(space) else len(space)), _forward(space, group), _adjoint(space, group)]
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -193,7 +195,8 @@ def _forward(space: ChannelSpace, group: Group) -> str:
             stores += [f"tl.store(out{w}_ptr + {k} * channel + offset, v{value}_{k})" for k in range(len(space))]
     arguments = ["c_ptr,  # coefficients of the operators", *_read_arguments(group), *outs]
     widths = [f"IN{r}: tl.constexpr," for r, kind in enumerate(group.reads) if kind == "points"]
-    body = [*_place(space), *_loads(space, group), *_apply(space, group), *stores]
+    lines = [*_loads(space, group), *_apply(space, group), *stores]
+    body = [*_place(space), *(LoopedGroup(space, group).forward() if loops(space) else lines)]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def forward_kernel(
@@ -282,44 +285,59 @@ class _Adjoint:
         return slopes
 
 
-def _adjoint(space: ChannelSpace, group: Group) -> str:
+def _all_channels(space: ChannelSpace, group: Group) -> tuple[list[str], list[str]]:
+    """The adjoint of all channels together, and the code of the sums of operands over the rows of a tile."""
     count = len(space)
     walk = _Adjoint(space, group)
     walk.walk()
+    lines = [*_loads(space, group), *_apply(space, group), *walk.lines]
+    row = 0
+    for r, kind in enumerate(group.reads):
+        if kind == "product":
+            lines += [f"if NEED{r} > 0:", *(f"    {line}" for line in store_block(count, f"u{r}_", f"d{r}"))]
+            lines.append(f"tl.store({BASE} + {row} * H, tl.sum(u{r}_0, 0))")
+            row += 1
+        elif kind == "points":
+            lines += [f"tl.store({BASE} + {row + k} * H, tl.sum(u{r}_{k}, 0))" for k in range(count)]
+            row += count
+        else:
+            place = [f"d{r}_ptr + {k} * channel + offset" for k in range(count)]
+            lines += [f"if NEED{r} == 1:", *(f"    tl.store({p}, u{r}_{k})" for k, p in enumerate(place))]
+            lines += [f"if NEED{r} == 2:"]
+            lines += [f"    tl.store({p}, tl.load({p}) + u{r}_{k})" for k, p in enumerate(place)]
+    return lines, walk.sums
+
+
+def _adjoint(space: ChannelSpace, group: Group) -> str:
+    count = len(space)
     arguments = ["c_ptr,  # coefficients of the operators", *_read_arguments(group)]
     arguments += [
         f"g{w}_ptr,  # [channels, tiles ROWS, H] adjoint of v{value}" for w, value in enumerate(group.written)
     ]
-    stores: list[str] = []
-    sums: list[str] = []  # code of what is summed over the rows of a tile
     for r, kind in enumerate(group.reads):
         if kind == "product":
             arguments.append(f"d{r}_ptr, d{r}_scale_ptr,  # out, if NEED{r}: adjoint as halves")
-            stores += [f"if NEED{r} > 0:", *(f"    {line}" for line in store_block(count, f"u{r}_", f"d{r}"))]
-            sums.append(f"tl.sum(u{r}_0, 0)")
-        elif kind == "points":
-            sums += [f"tl.sum(u{r}_{k}, 0)" for k in range(count)]
-        else:
+        elif kind != "points":
             arguments.append(f"d{r}_ptr,  # out: adjoint, stored if NEED{r} is 1, added if it is 2")
-            place = [f"d{r}_ptr + {k} * channel + offset" for k in range(count)]
-            stores += [f"if NEED{r} == 1:", *(f"    tl.store({p}, u{r}_{k})" for k, p in enumerate(place))]
-            stores += [f"if NEED{r} == 2:"]
-            stores += [f"    tl.store({p}, tl.load({p}) + u{r}_{k})" for k, p in enumerate(place)]
-    sums += walk.sums
-    base = "part_ptr + tile.to(tl.int64) * columns + h"
-    stores += [f"tl.store({base} + {i} * H, {code})" for i, code in enumerate(sums)]
-    at = str(len(sums))
+    if loops(space):
+        looped = LoopedGroup(space, group)
+        lines, sums = looped.adjoint(), looped.sums()
+    else:
+        lines, sums = _all_channels(space, group)
+    position = sum({"product": 1, "points": count}.get(kind, 0) for kind in group.reads)
+    lines += [f"tl.store({BASE} + {i} * H, {code})" for i, code in enumerate(sums, start=position)]
+    at = str(position + len(sums))
     for r, kind in enumerate(group.reads):
         if kind == "points":
-            stores += [
+            lines += [
                 f"for j in range(0, IN{r}):",
                 f"    x = tl.load(x{r}_ptr + n * IN{r} + j)[:, None]",
-                f"    tl.store({base} + ({at} + j) * H, tl.sum(u{r}_0 * x, 0))",
+                f"    tl.store({BASE} + ({at} + j) * H, tl.sum(u{r}_0 * x, 0))",
             ]
             at += f" + IN{r}"
     needs = [f"NEED{r}: tl.constexpr," for r, kind in enumerate(group.reads) if kind != "points"]
     widths = [f"IN{r}: tl.constexpr," for r, kind in enumerate(group.reads) if kind == "points"]
-    body = [*_place(space), *_loads(space, group), *_apply(space, group), *walk.lines, *stores]
+    body = [*_place(space), *lines]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def adjoint_kernel(

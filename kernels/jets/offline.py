@@ -30,7 +30,7 @@ from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_k
 from pinnfuse.kernels.jets.runner import hopper_module, module
 from pinnfuse.kernels.jets.schedule import Pointwise, schedule
 from pinnfuse.kernels.jets.source import LOSS_AND_GRADIENT, Spec
-from pinnfuse.kernels.jets.tiles import tiles
+from pinnfuse.kernels.jets.tiles import LOOPED, tiles
 
 OFFLINE_DEPTH = 5
 """Hidden products of the network whose one-kernel step is compiled."""
@@ -82,7 +82,7 @@ def schedule_resources(program: Program, plan: JetPlan, precision: str, capabili
     """Compile every kernel of a network's schedule for a compute capability; each different kernel once."""
     parts, found_schedule, space = config.PARTS[precision], schedule(program, None), plan.space
     widest = max(program.widths)
-    c = tiles(widest, 1 if loops(space) else len(space), parts, capability)
+    c = tiles(widest, LOOPED if loops(space) else len(space), parts, capability)
     h = config.padded_width(widest, c.block)
     constants = {"H": h, "IN": h, "OUT": h, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": True}
     constants |= {"BM": c.product_rows, "BN": min(h, c.product_columns), "BI": min(h, c.outer_block)}

@@ -46,8 +46,8 @@ def path(program: Program, plan: JetPlan | None) -> Path:
         return Path("stack", "the network is recognised and Triton runs here")
     except NotGenerated as reason:
         no_stack = str(reason)
-    if plan is not None and (len(plan.space) > MAX_CHANNELS or plan.space.order > MAX_ORDER):
-        return Path("", f"{no_stack}, and {_limits(plan.space)}")
+    if plan is not None and (reason_ := too_large(plan.space)):
+        return Path("", f"{no_stack}, and {reason_}")
     try:
         schedule(program, None)
     except NotGenerated as reason:
@@ -57,11 +57,10 @@ def path(program: Program, plan: JetPlan | None) -> Path:
 
 
 def too_large(space: ChannelSpace) -> str:
-    """Why the space is beyond the kernels of a stack, "" if it is not."""
+    """Why the space is beyond the kernels, "" if it is not."""
     if space.order <= MAX_ORDER and (len(space) <= MAX_CHANNELS or loops(space)):
         return ""
-    return f"{_limits(space)}, or any number of first derivatives with operators such as a Laplacian"
-
-
-def _limits(space: ChannelSpace) -> str:
-    return f"{len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order {MAX_ORDER} fit"
+    return (
+        f"{len(space)} channels of order {space.order}; at most {MAX_CHANNELS} of order {MAX_ORDER} fit, "
+        "or any number of first derivatives with operators such as a Laplacian"
+    )

@@ -30,6 +30,7 @@ from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import config, group, tiles
 from pinnfuse.kernels.jets.finish import Finish, finish
 from pinnfuse.kernels.jets.finish import module as finish_module
+from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
 from pinnfuse.kernels.jets.runner import constants_on, multiprocessors, sum_rows
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule, schedule
@@ -100,7 +101,8 @@ class ScheduledEngine(ChunkedEngine):
         like = operands[0]
         self.device, self.dtype = like.device, like.dtype
         widest = max(self.program.widths[n.value] for n in self.schedule.nodes if isinstance(n, Product))
-        self.config = tiles.tiles(widest, len(space), self.parts, config.capability(like.device))
+        together = tiles.LOOPED if loops(space) else len(space)  # channels in registers at a time
+        self.config = tiles.tiles(widest, together, self.parts, config.capability(like.device))
         self._coefficients = constants_on(self.coefficients, self.dtype, self.device)
         item = 2 * self.parts or like.element_size()
         stored = sum(
@@ -239,7 +241,8 @@ class ScheduledEngine(ChunkedEngine):
                 x = self._flat(value, state)
                 weight = self._detached[layer.operands[0]] if layer is not None else x.value
                 padded = _pad(weight, self._padded(value), x.width)
-                args += [x.value.contiguous(), x.rows.contiguous(), padded, self._bias(value, layer)]
+                rows = (x.rows[:, None] * padded).sum(-1) if loops(self._space) else x.rows.contiguous()
+                args += [x.value.contiguous(), rows, padded, self._bias(value, layer)]
             elif kind == "plain":
                 args.append(self._plain(value, state))
             else:

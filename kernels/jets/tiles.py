@@ -25,6 +25,10 @@ class Tiles:
     outer: tuple[int, int] = (8, 3)
 
 
+LOOPED = 6
+"""Channels that a loop over tangents (looped_group.py) counts for: values, sums and one channel at a time."""
+
+
 def tiles(width: int, channels: int, parts: int, capability: int) -> Tiles:
     """The tiles for hidden layers of up to `width` units.
 

@@ -217,11 +217,39 @@ def test_explain_says_what_runs(where):
     assert "5 products and 5 groups each way, then one kernel; by torch: 1 Concatenate)" in report
 
 
-def test_too_many_channels_for_gates(where):
-    pde = PDE("u", [f"x{i}" for i in range(30)], equations={"poisson": "laplacian(u) + sin(x0)"})
+def many(dimension: int, more: str = "") -> PDE:
+    x = [f"x{i}" for i in range(dimension)]
+    return PDE("u", x, equations={"poisson": f"laplacian(u) + u*u_x0 + 0.5*u_x1 - sin(x0){more}"})
+
+
+@pytest.mark.parametrize(
+    ("network", "dimension"), [("modified", 26), ("mixed", 12), pytest.param("pirate", 12, marks=pytest.mark.gpu)]
+)
+def test_many_dimensions(network, dimension, where):
+    """A loop over the tangents."""
+    net = Mixed(dimension) if network == "mixed" else NETWORKS[network](dimension, 1)
+    check(many(dimension), net, torch.rand(20, dimension, device=where), least=1e-5)
+
+
+def test_many_dimensions_in_float64(where):
+    net = models.ModifiedMLP(12, 1, width=20, depth=1, activation="silu", weight_factorisation=True).double()
+    points = torch.rand(20, 12, device=where, dtype=torch.float64)
+    assert max(errors(many(12), net, points, "triton").values()) < 1e-13
+
+
+def test_too_many_channels(where):
     net = models.ModifiedMLP(30, 1, width=16, depth=1).to(where)
-    with pytest.raises(pinnfuse.BackendUnavailable, match="32 channels"):
-        pinnfuse.FusedResidualLoss(pde, backend="triton")(net, torch.rand(4, 30, device=where))
+    loss_fn = pinnfuse.FusedResidualLoss(many(30, " + u*u_x0x1"), backend="triton")
+    with pytest.raises(pinnfuse.BackendUnavailable, match="33 channels of order 2; at most 24"):
+        loss_fn(net, torch.rand(4, 30, device=where))
+
+
+def test_a_hundred_dimensions_find_their_kernels(where):
+    """Nothing runs here: neither gates nor a plain stack are refused for their 102 channels."""
+    pde = PDE("u", [f"x{i}" for i in range(100)], equations={"poisson": "laplacian(u) + sin(x0)"})
+    loss_fn = pinnfuse.FusedResidualLoss(pde, backend="triton").to(where)
+    for net in (models.ModifiedMLP(100, 1, width=16, depth=1), mlp(100, [16], 1, nn.Tanh)):
+        assert loss_fn.explain(net.to(where), torch.rand(4, 100, device=where)).path == "fused kernel"
 
 
 class Random(nn.Module):
