@@ -60,6 +60,8 @@ class TrainingSpec:
     """Points where the residual is large: "none", "rad" or "rar_d\""""
     refine_every: int = 1000
     """Steps between two choices of them"""
+    windows: int = 1
+    """Windows of time, trained one after the other, each from the end of the one before"""
     curriculum: dict[str, list[list[float]]] = field(default_factory=dict)
     """Constant of the PDE -> [step, value] pairs: the value from that step on, e.g. {nu: [[0, 0.01], [500, 0.001]]}"""
     hard: bool = True
@@ -72,7 +74,7 @@ class TrainingSpec:
             raise ValueError(f"TrainingSpec: `sampler` must be one of {', '.join(METHODS)}; got {self.sampler!r}.")
         if self.precision not in ("float32", "float64"):
             raise ValueError(f"TrainingSpec: `precision` must be 'float32' or 'float64'; got {self.precision!r}.")
-        for name in ("interior", "boundary", "inner_steps", "balance_every", "refine_every"):
+        for name in ("interior", "boundary", "inner_steps", "windows", "balance_every", "refine_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TrainingSpec: `{name}` must be at least 1; got {getattr(self, name)!r}.")
         for name, known in _CHOICES.items():

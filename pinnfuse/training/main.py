@@ -24,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with console.status("loading PyTorch and Lightning"):
         silence()
         from pinnfuse.models.pinn import NonFiniteLoss
-        from pinnfuse.training.run import Run  # Lightning and W&B, which --list does without
+        from pinnfuse.training.marching import make_run  # Lightning and W&B, which --list does without
 
     try:
         with console.status("reading the settings") as status:
-            run = Run(parse(arguments), console)
+            run = make_run(parse(arguments), console)
             run.prepare(status.update)
         run.fit()
         with console.status("comparing with the reference, drawing figures"):

@@ -21,6 +21,7 @@ from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, RunProgress
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.models import PINN, for_problem
 from pinnfuse.optimizers import total_steps
+from pinnfuse.problems import Problem
 from pinnfuse.tracking import History, QuietWandbLogger
 from pinnfuse.training import cli
 from pinnfuse.training import threads as cores
@@ -38,14 +39,15 @@ class Run:
     Args:
         config: resolved, see `pinnfuse.training.parse`.
         console: of the progress bar.
+        problem: in place of the one that the configuration names (a window of it).
     """
 
-    def __init__(self, config: RunConfig, console: Console | None = None):
+    def __init__(self, config: RunConfig, console: Console | None = None, problem: Problem | None = None):
         self.config = config
-        self.problem = problems.get(config.pde, config.problem, **config.options)
+        self.problem = problem or problems.get(config.pde, config.problem, **config.options)
         self.folder = run_folder(config)
         if first_process():
-            _make_folder(self.folder, config.resume)
+            make_folder(self.folder, config.resume)
         self.checkpoint = find_checkpoint(config.resume) if config.resume else None
         training = config.training
         planned = total_steps(training.phases)
@@ -196,7 +198,7 @@ def run_folder(config: RunConfig) -> Path:
     return Path(config.out)
 
 
-def _make_folder(folder: Path, resume: str | None) -> None:
+def make_folder(folder: Path, resume: str | None) -> None:
     """Create it; ValueError if that is impossible, or if it holds another run that would be overwritten."""
     if resume is None and (folder / "config.yaml").exists():
         resumable = any((folder / "checkpoints").glob("*.ckpt"))
