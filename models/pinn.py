@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from pinnfuse.balancing import CausalWeights, PointWeights, ResidualAttention, SelfAdaptive
@@ -17,6 +16,7 @@ from pinnfuse.datamodules.collocation import Batch
 from pinnfuse.errors import nearest
 from pinnfuse.metrics import RelativeL2
 from pinnfuse.models.problem_loss import INTERIOR, Points, ProblemLoss
+from pinnfuse.models.recorded import RecordedModule
 from pinnfuse.models.registry import for_problem
 from pinnfuse.models.stepping import Stepper
 from pinnfuse.optimizers import PhasedOptimizer
@@ -60,7 +60,26 @@ class NonFiniteLoss(RuntimeError):
         )
 
 
-class PINN(LightningModule):
+class Diverged(NonFiniteLoss):
+    """The loss is finite, but has grown far beyond that of the first step."""
+
+    def __init__(self, step: int, loss: float, first: float):
+        super().__init__(step, ["total"])
+        self.loss, self.first = loss, first
+
+    def __str__(self) -> str:
+        kept = f"The last good checkpoint is {self.checkpoint}." if self.checkpoint else "There is no checkpoint yet."
+        return (
+            f"training diverged: at step {self.step} the loss is {self.loss:.1e}, and it was {self.first:.1e} at the "
+            f"first step. {kept} Lower the learning rate, or clip the gradient (`clip` of the phase)."
+        )
+
+
+DIVERGED = 1e4
+"""Times the first loss; resampling, curricula and the start of a phase stay far below it."""
+
+
+class PINN(RecordedModule):
     """Trains a network on a problem, through all phases of its schedule inside one `fit`.
 
     Logs `loss/total` (weighted), `loss/<equation>`, `loss/<condition>` (mean squared residuals without their weights),
@@ -106,7 +125,7 @@ class PINN(LightningModule):
         )
         self.to(getattr(torch, self.training_spec.precision))
         self.rel_l2: dict[str, float] = {}
-        self.last_loss = math.nan
+        self.last_loss = self.first_loss = math.nan
         self.phase_starts: list[tuple[int, str]] = []  # (steps done before it, optimiser)
         self.row_written = False
         """The last training step wrote a row of losses: a moment to look, save or stop."""
@@ -130,11 +149,8 @@ class PINN(LightningModule):
         return PhasedOptimizer(self.parameters(), self.training_spec.phases, announces_changes=True)
 
     @property
-    def schedule(self) -> PhasedOptimizer:
-        """The optimiser of the run."""
-        optimizer = self.optimizers(use_pl_optimizer=False)
-        assert isinstance(optimizer, PhasedOptimizer)
-        return optimizer
+    def headline(self) -> tuple[str, ...]:
+        return tuple(self.problem.headline[:2])
 
     def training_step(self, batch: Batch, batch_idx: int) -> None:
         """`inner_steps` optimisation steps, each counted by Lightning."""
@@ -228,17 +244,13 @@ class PINN(LightningModule):
         self.record(metrics | {"lr": float(self.schedule.param_groups[0]["lr"])})
         return metrics
 
-    def record(self, metrics: dict[str, float]) -> None:
-        """Send metrics to every logger, at the number of steps done."""
-        for logger in self.loggers:
-            logger.log_metrics(metrics, self.global_step)
-
     def check(self) -> None:
         """Raise `NonFiniteLoss` for the first step since the last check whose loss or gradient was not finite."""
         recent, self._recent = self._recent, []
         finite = [torch.stack([p.detach().sum() for p in self.parameters()]).isfinite().all()]
         finite += [torch.stack([values for _, values in recent])[:, 0].isfinite().all()] if recent else []
         if bool(torch.stack(finite).all()):
+            self._check_growth(recent)
             return
         for step, (loss, *terms) in recent:
             if not loss.isfinite():
@@ -246,6 +258,16 @@ class PINN(LightningModule):
                 wrong = [name for name, term in zip(names, terms, strict=True) if not term.isfinite()]
                 raise NonFiniteLoss(step, wrong or ["total"])
         raise NonFiniteLoss(self.global_step, ["gradient"])
+
+    def _check_growth(self, recent: list[tuple[int, Tensor]]) -> None:
+        """Raise `Diverged` where every loss since the last check is far above the first one."""
+        if not recent or self.training_spec.balance != "none":  # which changes the scale of the loss
+            return
+        step, lowest = recent[-1][0], torch.stack([values[0] for _, values in recent]).min().item()
+        if math.isnan(self.first_loss):
+            self.first_loss = recent[0][1][0].item()
+        if lowest > DIVERGED * self.first_loss > 0:
+            raise Diverged(step, lowest, self.first_loss)
 
     # -- validation ----------------------------------------------------------------------------------------------
 
@@ -277,8 +299,10 @@ class PINN(LightningModule):
             logger.save()
         checkpoint["pinnfuse"] = {"step": self.global_step, "last_loss": self.last_loss, "rel_l2": dict(self.rel_l2)}
         checkpoint["pinnfuse"]["phase_starts"] = list(self.phase_starts)
+        checkpoint["pinnfuse"]["first_loss"] = self.first_loss
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         kept = checkpoint.get("pinnfuse", {})
+        self.first_loss = kept.get("first_loss", math.nan)
         self.last_loss, self.rel_l2 = kept.get("last_loss", math.nan), dict(kept.get("rel_l2", {}))
         self.phase_starts = [(step, name) for step, name in kept.get("phase_starts", [])]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pinnfuse.models.pinn import NonFiniteLoss
+from pinnfuse.models.pinn import Diverged, NonFiniteLoss
 from pinnfuse.models.problem_loss import ProblemLoss
 from pinnfuse.training import cli
 from pinnfuse.training.run import Run, read_checkpoint, run_folder
@@ -173,6 +173,23 @@ def test_a_bad_gradient_of_a_finite_loss_is_not_saved(start):
     with pytest.raises(NonFiniteLoss, match="step 15, in 'gradient'"):
         run.fit()
     assert read_checkpoint(str(run.folder / "checkpoints" / "last.ckpt"))["pinnfuse"]["step"] == 10
+
+
+def test_divergence_is_named(start):
+    run = start("run", "--training.phases", '[{"optimizer": "adam", "steps": 100, "lr": 300.0}]')
+    with pytest.raises(Diverged, match=r"training diverged: at step \d+ the loss is .* Lower the learning rate"):
+        run.fit()
+    assert not run.checkpoints.written or read_checkpoint(run.checkpoints.last)["pinnfuse"]["step"] < 100
+
+
+@pytest.mark.parametrize("stop", [12, 27])
+def test_gauss_newton_resumes_bit_for_bit(start, phases, stop):
+    options = ("--training.phases", phases(adam=20, gauss_newton=15), "--training.resample_every", "4")
+    whole = go(start("whole", *options))
+    part = go(start("part", *options, "--max-steps", str(stop)))
+    resumed = go(start("part", *options, "--resume", str(part.folder), "--max-steps", "35"))
+    assert torch.equal(parameters(whole), parameters(resumed))
+    assert whole.module.rel_l2 == resumed.module.rel_l2 and whole.module.rel_l2["u"] < 0.05
 
 
 def test_bad_points_are_named_in_the_first_step(start):
