@@ -39,6 +39,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "default": {},
     **{f"scratch {m} MB": {"scratch": m * 2**20} for m in MEGABYTES},
     **{f"resident {r}": {"resident": r} for r in (1, 3, 4)},
+    **{f"rings {up}, {down}": {"ring": (up, down)} for up, down in ((1, 1), (4, 4), (6, 4), (8, 4), (8, 8))},
+    "not in one kernel": {"fused": False},
     "layer at a time": {"chained": False},
 }
 
