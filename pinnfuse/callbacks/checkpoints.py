@@ -10,7 +10,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pinnfuse.models.pinn import PINN, NonFiniteLoss
+from pinnfuse.models.pinn import NonFiniteLoss
+from pinnfuse.models.recorded import RecordedModule
 
 
 class Checkpoints(Callback):
@@ -33,7 +34,7 @@ class Checkpoints(Callback):
         self._saved = time.monotonic()
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
-        assert isinstance(module, PINN)
+        assert isinstance(module, RecordedModule)
         if not module.row_written:
             return
         due = time.monotonic() - self._saved >= self.seconds
@@ -44,7 +45,7 @@ class Checkpoints(Callback):
             self._saved = time.monotonic()
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, PINN)
+        assert isinstance(module, RecordedModule)
         errors = [e for e in module.rel_l2.values() if math.isfinite(e)]
         error = sum(errors) / len(errors) if errors else math.inf
         if trainer.state.fn == "fit" and error < self.best_error:

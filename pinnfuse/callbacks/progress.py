@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from pinnfuse.models.pinn import PINN
+from pinnfuse.models.recorded import RecordedModule
 
 
 class RunProgress(ProgressBar):
@@ -75,15 +75,14 @@ class RunProgress(ProgressBar):
         yield
 
     def _draw(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, PINN) and self._bar is not None
+        assert isinstance(module, RecordedModule) and self._bar is not None
         self._shown = time.monotonic()
         self._bar.update(
             self._task,
             completed=trainer.global_step,
             phase=module.schedule.phase.optimizer,
             loss="-" if math.isnan(module.last_loss) else f"{module.last_loss:.2e}",  # NaN before the first row
-            error=" ".join(f"{n} {module.rel_l2[n]:.1e}" for n in module.problem.headline[:2] if n in module.rel_l2)
-            or "-",
+            error=" ".join(f"{n} {module.rel_l2[n]:.1e}" for n in module.headline if n in module.rel_l2) or "-",
         )
         self._bar.refresh()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pinnfuse.models.pinn import PINN
+from pinnfuse.models.recorded import RecordedModule
 
 
 class GracefulStop(Callback):
@@ -32,7 +32,7 @@ class GracefulStop(Callback):
         self.received = signal.Signals(number)
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
-        assert isinstance(module, PINN)
+        assert isinstance(module, RecordedModule)
         stop = self.received is not None
         if trainer.world_size > 1:  # all processes must stop at the same step
             if not module.row_written:

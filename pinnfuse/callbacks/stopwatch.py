@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pinnfuse.models.pinn import PINN
+from pinnfuse.models.recorded import RecordedModule
 
 
 class Stopwatch(Callback):
@@ -50,7 +50,7 @@ class Stopwatch(Callback):
         self._mark = self._start, trainer.global_step
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
-        assert isinstance(module, PINN)
+        assert isinstance(module, RecordedModule)
         step = trainer.global_step
         if not module.row_written:
             return
