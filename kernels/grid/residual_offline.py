@@ -20,19 +20,27 @@ KERNELS = {
 TYPES = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def resources(
+def compiled(
     source: str, capability: int, tile: Tile, dtype: str = "float32", weighted: bool = False
-) -> list[Resources]:
-    """Registers, stack and shared memory of every kernel of a source, for fields of `dtype`."""
-    found = []
+) -> dict[str, Any]:
+    """Every kernel of a source, compiled for fields of `dtype`."""
+    found = {}
     for name, mode in KERNELS.items():
         kernel = getattr(module(source), name.split()[0], None)
         if kernel is not None:
-            found.append(_compile(name, kernel, capability, tile, dtype, mode, weighted))
+            found[name] = _compile(name, kernel, capability, tile, dtype, mode, weighted)
     return found
 
 
-def _compile(name: str, kernel: Any, capability: int, tile: Tile, dtype: str, mode: int, weighted: bool) -> Resources:
+def resources(kernels: dict[str, Any], capability: int) -> list[Resources]:
+    """Registers, stack and shared memory of what `compiled` gave."""
+    return [
+        Resources(name, capability, *_usage(kernel.asm["cubin"]), kernel.metadata.shared)
+        for name, kernel in kernels.items()
+    ]
+
+
+def _compile(name: str, kernel: Any, capability: int, tile: Tile, dtype: str, mode: int, weighted: bool) -> Any:
     real = "fp64" if dtype == "float64" else "fp32"
     constants: dict[str, Any] = {"ACC": tl.float64 if real == "fp64" else tl.float32, "BX": tile.x, "BY": tile.y}
     constants |= {"MODE": mode, "WEIGHTED": weighted, "KEEP": True}
@@ -50,10 +58,8 @@ def _compile(name: str, kernel: Any, capability: int, tile: Tile, dtype: str, mo
             hints[i,] = [["tt.divisibility", 16]]
         else:
             signature[argument] = "i32"
-    compiled = compile(
+    return compile(
         ASTSource(kernel, signature, values, hints),
         target=GPUTarget("cuda", capability, 32),
         options={"num_warps": tile.warps},
     )
-    registers, stack = _usage(compiled.asm["cubin"])
-    return Resources(name, capability, registers, stack, compiled.metadata.shared)

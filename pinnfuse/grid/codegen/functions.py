@@ -101,10 +101,14 @@ class Names:
         return f"@triton.jit\ndef {function}({names}):"
 
     def at(self, pointer: str, strides: Sequence[str], place: Place | None = None) -> str:
-        """Load from a tensor with one stride per axis."""
+        """Load from a tensor with one stride per axis. The hint lays a warp along the last axis, also where indices
+        wrap or are clamped; it cannot cause vectors, since strides have no known divisors."""
         index = [(place or {}).get(a, f"i_{a}") for a in self.axes]
         terms = [f"({i}) * {s}" for i, s in zip(index, strides, strict=True)]
-        return f"tl.load({pointer} + {' + '.join(terms)}).to(ACC)"
+        offset = " + ".join(terms)
+        if len(self.axes) > 1:
+            offset = f"tl.max_contiguous({offset}, [1, i_{self.axes[-1]}.shape[1]])"
+        return f"tl.load({pointer} + {offset}).to(ACC)"
 
     def symbols(self) -> dict[sympy.Symbol, str]:
         """Code of the symbols in residuals."""
@@ -133,7 +137,7 @@ class Functions:
         n = self.names
         value = [*(f"s_{a}" for a in n.axes[:-1])]
         self.field_arguments = ["f", *value, *n.sizes]
-        load = n.at("f", [*value, "1"]).replace(" * 1)", ")")
+        load = n.at("f", [*value, "1"]).replace(" * 1,", ",").replace(" * 1)", ")")
         self.texts.append(
             n.define("value", self.field_arguments, "ACC", "EDGE") + f'\n    """A field\'s value"""\n    return {load}'
         )
@@ -175,7 +179,7 @@ class Functions:
         for rows, end in ((formula.low, False), (formula.high, True)):
             for r, row in enumerate(rows):
                 terms = [
-                    f"{signed(w)} * {inner({axis: from_end(i, n, c, end)})}"
+                    f"{signed(w)} * {inner(dict(shifted(axis, r - c if end else c - r, True, False)))}"
                     for c, w in zip(row.offsets_from_that_end, row.weights, strict=True)
                 ]
                 terms = terms or ["v * 0.0"]  # a bare number would be float32
@@ -295,8 +299,3 @@ def shifted(axis: str, offset: int, edge: bool, periodic: bool) -> tuple[tuple[s
 
 def row_index(n: str, r: int, end: bool) -> str:
     return f"{n} - {1 + r}" if end else str(r)
-
-
-def from_end(i: str, n: str, c: int, end: bool) -> str:
-    """The index c steps from an end, in the shape of `i`."""
-    return f"{i} * 0 + ({row_index(n, c, end)})"

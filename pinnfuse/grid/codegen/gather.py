@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from pinnfuse.grid.codegen.functions import Functions, from_end, indented, row_index, shifted, signed
+from pinnfuse.grid.codegen.functions import Functions, indented, row_index, shifted, signed
 from pinnfuse.grid.discretise import Composite, Leaf
 from pinnfuse.grid.stencils import AxisStencil
 from pinnfuse.kernels.jets.pointwise import shared_code
@@ -51,7 +51,8 @@ def _along(axis: str, formula: AxisStencil, edge: bool) -> list[Tap]:
     for rows, end in ((formula.low, False), (formula.high, True)):
         for r, row in enumerate(rows):
             for c, w in zip(row.offsets_from_that_end, row.weights, strict=True):
-                found.append(Tap(((axis, from_end(i, n, r, end)),), w, (f"({i} == {row_index(n, c, end)})",)))
+                there = shifted(axis, c - r if end else r - c, True, False)
+                found.append(Tap(there, w, (f"({i} == {row_index(n, c, end)})",)))
     return found
 
 

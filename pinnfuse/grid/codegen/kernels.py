@@ -35,7 +35,14 @@ def generate(scheme: Scheme) -> str:
     kernels = Kernels(functions)
     below = functions.text()
     gathers = [kernels.gather.text(level) for level in kernels.levels]
-    parts = [HEAD.format(description="\n".join(describe(scheme))), below, *gathers]
+    parts = [
+        HEAD.format(
+            description="\n".join(describe(scheme)),
+            extent="i.shape[0]" if scheme.grid.dimension == 1 else "[1, i.shape[1]]",
+        ),
+        below,
+        *gathers,
+    ]
     parts += [kernels.loss(), kernels.gradient()]
     if scheme.form.parameters or scheme.form.pde.data:
         parts.append(kernels.coefficients())
@@ -147,9 +154,10 @@ class Kernels:
     def both(self, left: str, function: str, arguments: Sequence[str], *flags: str) -> list[str]:
         """A call in its plain and in its edge form."""
         call = self.names.call
+        points = {a: f"point_{a}" for a in self.names.axes[-2:]}
         return [
             "if inner:",
-            f"    {left} = {call(function, None, arguments, *flags, 'ACC', 'False')}",
+            f"    {left} = {call(function, points, arguments, *flags, 'ACC', 'False')}",
             "else:",
             f"    {left} = {call(function, None, arguments, *flags, 'ACC', 'True')}",
         ]
