@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
@@ -54,13 +54,42 @@ def start(
 ) -> None:
     """Launch a kernel over the points of `[batch, components, *space]` arrays; those at places `vectors` have a
     component stride. An absent array (None) is one that the flags leave out."""
-    known = next(a for a in arrays if a is not None)
-    nx, ny, nz = _extents(known, dimension)
+    shapes = tuple(None if a is None else (a.shape, a.stride()) for a in arrays)
+    plan = _plan(shapes, dimension, tuple(vectors), tile, weights.dtype == torch.float64, tuple(flags.items()))
+    if None in shapes:
+        known = next(a for a in arrays if a is not None)
+        arrays = [known if a is None else a for a in arrays]
+    launch(kernel, plan.grid, (*arrays, weights, *plan.integers), plan.constants, num_warps=plan.warps)
+
+
+class _Plan(NamedTuple):
+    """What a launch needs apart from pointers."""
+
+    grid: tuple[int, ...]
+    integers: tuple[int, ...]
+    constants: dict[str, Any]
+    warps: int
+
+
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    shapes: tuple[Shape | None, ...],
+    dimension: int,
+    vectors: tuple[int, ...],
+    tile: Tile,
+    double: bool,
+    flags: tuple[tuple[str, bool], ...],
+) -> _Plan:
+    known = next(s for s in shapes if s is not None)
+    nx, ny, nz = _extents(known[0], dimension)
     tile = fitted(tile, nx, ny)
     tiles_x, tiles_y = -(-nx // tile.x), -(-ny // tile.y)
-    batch = 1 if dimension == 1 else known.shape[0]
-    steps = [(0,) * 5 if a is None else _strides(a, dimension) for a in arrays]
-    unit = all(s[4] == 1 for a, s in zip(arrays, steps, strict=True) if a is not None)
+    batch = 1 if dimension == 1 else known[0][0]
+    steps = [(0,) * 5 if s is None else _strides(s[1], dimension) for s in shapes]
+    unit = all(step[4] == 1 for s, step in zip(shapes, steps, strict=True) if s is not None)
     vector = tile.vector if unit and all(n % tile.vector == 0 for s in steps for n in s[:4]) else 1
     strides: list[int] = []
     for k, s in enumerate(steps):
@@ -71,40 +100,34 @@ def start(
         "BY": tile.y,
         "VEC": vector,
         "UNIT": unit,
-        "WIDE": max(_extent(a) for a in arrays if a is not None) >= 2**31,
-        "ACC": tl.float64 if weights.dtype == torch.float64 else tl.float32,
-        **flags,
+        "WIDE": max(_extent(*s) for s in shapes if s is not None) >= 2**31,
+        "ACC": tl.float64 if double else tl.float32,
+        **dict(flags),
     }
-    pointers = [known if a is None else a for a in arrays]
-    launch(
-        kernel,
-        (batch * nz * tiles_x * tiles_y,),
-        (*pointers, weights, nx, ny, nz, tiles_x, tiles_y, *strides),
-        constants,
-        num_warps=tile.warps,
-    )
+    integers = (nx, ny, nz, tiles_x, tiles_y, *strides)
+    return _Plan((batch * nz * tiles_x * tiles_y,), integers, constants, tile.warps)
 
 
-def _extents(u: Tensor, dimension: int) -> tuple[int, int, int]:
+def _extents(shape: tuple[int, ...], dimension: int) -> tuple[int, int, int]:
     """nx, ny, nz; one-dimensional fields have their batch along y."""
-    space = u.shape[2:]
+    space = shape[2:]
     if dimension == 1:
-        return space[0], u.shape[0], 1
+        return space[0], shape[0], 1
     return space[-1], space[-2], space[0] if dimension == 3 else 1
 
 
-def _strides(u: Tensor, dimension: int) -> tuple[int, int, int, int, int]:
+def _strides(strides: tuple[int, ...], dimension: int) -> tuple[int, int, int, int, int]:
     """Of batch, component, z, y, x."""
-    b, c, *space = u.stride()
+    b, c, *space = strides
     if dimension == 1:
         return 0, c, 0, b, space[0]
     return b, c, space[0] if dimension == 3 else 0, space[-2], space[-1]
 
 
-def _extent(u: Tensor) -> int:
+def _extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """Largest offset inside one batch entry, or of the whole tensor where the batch is an axis of the tile."""
-    first = 0 if u.dim() == 3 else 1
-    return sum((n - 1) * abs(s) for n, s in zip(u.shape[first:], u.stride()[first:], strict=True))
+    first = 0 if len(shape) == 3 else 1
+    return sum((n - 1) * abs(s) for n, s in zip(shape[first:], strides[first:], strict=True))
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.markup import escape
 
-from pinnfuse.cli import grid, physarum
+from pinnfuse.cli import grid, operators, physarum
 from pinnfuse.errors import BackendUnavailable
 
 
@@ -31,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return physarum.profile(options.profile.physarum, _device(options.profile.physarum.device), _console())
         if options.bench.subcommand == "physarum":
             return physarum.bench(options.bench.physarum, _device(options.bench.physarum.device), _console())
+        if options.bench.subcommand == "ops":
+            return operators.bench(options.bench.ops, _device(options.bench.ops.device), _console())
         if options.bench.subcommand == "grid":
             return grid.bench(options.bench.grid, _device(options.bench.grid.device), _console())
         return _bench_jets(options.bench.jets)
@@ -50,12 +52,13 @@ def _parser() -> ArgumentParser:
     commands.add_subcommand("doctor", doctor, help="versions, card, memory; which backend runs where, and why")
 
     verify = ArgumentParser(
-        description="Every PDE, network and backend against float64 nested autograd; exit status 1 on a failure."
+        description="Every PDE, network, operator on grids and backend against float64; exit status 1 on a failure."
     )
     verify.add_argument("--quick", action="store_true", help="fewer points")
     verify.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
+    verify.add_argument("--part", choices=["all", "networks", "grid"], default="all", help="what to compare")
     verify.add_argument("--json", action="store_true", help="the rows for programs")
-    commands.add_subcommand("verify", verify, help="every PDE, network and backend against float64")
+    commands.add_subcommand("verify", verify, help="every PDE, network, operator and backend against float64")
 
     bench = ArgumentParser(description="Measure speed and memory on this machine.")
     commands.add_subcommand("bench", bench, help="time and memory against other engines")
@@ -76,6 +79,7 @@ def _parser() -> ArgumentParser:
     jets.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")
     jets.add_argument("--logger", type=str, default=None, help="wandb, or nothing")
     kinds.add_subcommand("jets", jets, help="loss and parameter gradients of residuals")
+    kinds.add_subcommand("ops", operators.bench_parser(), help="operators on grids")
     kinds.add_subcommand("grid", grid.bench_parser(), help="loss and gradient of residuals on grids")
     kinds.add_subcommand("physarum", physarum.bench_parser(), help="steps per second of the simulation")
 
@@ -100,18 +104,23 @@ def _doctor(options: Namespace) -> int:
 
 
 def _verify(options: Namespace) -> int:
-    from pinnfuse.verification import run, show, summary
+    from pinnfuse.verification import run, run_operators, show, show_operators, summary
 
     device = _device(options.device)
     console = _console(stderr=options.json)
     with console.status("comparing with float64") as status:
-        rows = run(device, options.quick, lambda text: status.update(text))
+        rows = run(device, options.quick, lambda text: status.update(text)) if options.part != "grid" else []
+        fields = run_operators(device, options.quick, status.update) if options.part != "networks" else []
     if options.json:
-        Console(soft_wrap=True).print_json(data=[row.as_dict() for row in rows])
+        Console(soft_wrap=True).print_json(data=[row.as_dict() for row in (*rows, *fields)])
     else:
-        show(rows, console)
-    console.print(summary(rows), highlight=False)
-    return 1 if any(row.status == "failed" for row in rows) else 0
+        if rows:
+            show(rows, console)
+        if fields:
+            show_operators(fields, console)
+    if rows:
+        console.print(summary(rows), highlight=False)
+    return 1 if any(row.status == "failed" for row in (*rows, *fields)) else 0
 
 
 def _bench_jets(options: Namespace) -> int:

@@ -115,11 +115,17 @@ def obstacle(*tensors: Tensor) -> str:
     for tensor in tensors:
         if tensor.dtype not in DTYPES:
             return f"{tensor.dtype} has no kernels"
-        if tensor.device.type != "cuda" and not interpreting():
+        if tensor.is_cuda:
+            if _capability(tensor.device) < (8, 0):
+                return "the card's compute capability is below 8.0"
+        elif not interpreting():
             return f"a tensor is on {tensor.device.type}; kernels need a CUDA card"
-        if tensor.device.type == "cuda" and torch.cuda.get_device_capability(tensor.device) < (8, 0):
-            return "the card's compute capability is below 8.0"
     return ""
+
+
+@functools.cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 @functools.cache

@@ -209,12 +209,18 @@ class _Apply(torch.autograd.Function):
 
         ctx.operator = operator
         d = operator.dimension
-        space = tuple(u.shape[-d:])
+        shape = u.shape
+        space = tuple(shape[-d:])
         layout, weights = _on_device(operator, space, affine, u.dtype, u.device)
-        batch = u.shape[: u.dim() - d - 1]
-        out = torch.empty(*batch, len(operator.outputs), *space, dtype=u.dtype, device=u.device)
+        out = u.new_empty(*shape[: -d - 1], len(operator.outputs), *space)
         if out.numel():
-            kernel(layout, weights, u.reshape(-1, *u.shape[-d - 1 :]), out.view(-1, *out.shape[-d - 1 :]))
+            flat = len(shape) == d + 2
+            kernel(
+                layout,
+                weights,
+                u if flat else u.reshape(-1, *shape[-d - 1 :]),
+                out if flat else out.view(-1, *out.shape[-d - 1 :]),
+            )
         return out
 
     @staticmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,9 +23,9 @@ class Entry:
 
     Attributes:
         inputs: per argument "scalar" `[..., *space]`, "vector" `[..., d, *space]` or "positive" (a scalar field > 0).
-        run: `run(grid, *arguments, backend=...)`. exact: the same from derivatives of functions: `exact(D,
-        *functions)`, where D(f, axes) differentiates; per output
-            component. Functions are called as `f(x, y, ...)`, vectors are tuples of them.
+        run: `run(grid, *arguments, backend=...)`.
+        exact: the same of sympy expressions: `exact(D, d, *arguments)` per output component, where D(e, axes)
+            differentiates along axes counted from 0 and vectors are tuples of expressions.
         linear: in its only argument (but for walls' numbers); then the backward is differentiable by kernels too.
         least: number of axes that it needs.
         order: of accuracy in the interior, None for the grid's.
@@ -33,7 +34,7 @@ class Entry:
 
     inputs: tuple[str, ...]
     run: Callable[..., Tensor]
-    exact: Callable[..., list]
+    exact: Callable[..., list[Any]]
     linear: bool
     least: int = 1
     order: int | None = None
@@ -44,17 +45,13 @@ def _convection(scheme: str, form: str) -> Entry:
     def run(grid: Grid, f: Tensor, v: Tensor, backend: str = "auto") -> Tensor:
         return convection(f, v, grid, scheme=scheme, form=form, backend=backend)
 
-    def exact(D, f, v) -> list:
-        along = sum(v[k] * D(f, (k,)) for k in range(len(v)))
-        flux = sum(D(lambda *x, k=k: v[k](*x) * f(*x), (k,)) for k in range(len(v)))
-        return [{"advective": along, "conservative": flux, "skew": _half(along, flux)}[form]]
+    def exact(D: Any, d: int, f: Any, v: Any) -> list[Any]:
+        along = sum(v[k] * D(f, (k,)) for k in range(d))
+        flux = sum(D(v[k] * f, (k,)) for k in range(d))
+        return [{"advective": along, "conservative": flux, "skew": (along + flux) / 2}[form]]
 
     order = {"central": None, "upwind1": 1, "upwind3": 3, "van_leer": 2, "weno5": 5}[scheme]
     return Entry(("scalar", "vector"), run, exact, False, order=order)
-
-
-def _half(a, b):
-    return 0.5 * (a + b)
 
 
 def _entries() -> dict[str, Entry]:
@@ -64,30 +61,24 @@ def _entries() -> dict[str, Entry]:
     def mixed(grid: Grid, u: Tensor, backend: str = "auto") -> Tensor:
         return derivative(u, grid, grid.axes[:2], backend=backend)
 
+    def diffused(D: Any, d: int, u: Any, k: Any) -> list[Any]:
+        return [sum(D(k * D(u, (a,)), (a,)) for a in range(d))]
+
+    def fourth(D: Any, d: int, u: Any) -> list[Any]:
+        return [sum(D(u, (j, j, k, k)) for j in range(d) for k in range(d))]
+
     found = {
-        "gradient": Entry(("scalar",), plain(gradient), lambda D, u: [D(u, (k,)) for k in range(D.axes)], True),
+        "gradient": Entry(("scalar",), plain(gradient), lambda D, d, u: [D(u, (k,)) for k in range(d)], True),
         "divergence": Entry(
-            ("vector",), plain(divergence), lambda D, v: [sum(D(v[k], (k,)) for k in range(D.axes))], True
+            ("vector",), plain(divergence), lambda D, d, v: [sum(D(v[k], (k,)) for k in range(d))], True
         ),
         "curl": Entry(("vector",), plain(curl), _exact_curl, True, least=2),
         "laplacian": Entry(
-            ("scalar",), plain(laplacian), lambda D, u: [sum(D(u, (k, k)) for k in range(D.axes))], True, lost=1
+            ("scalar",), plain(laplacian), lambda D, d, u: [sum(D(u, (k, k)) for k in range(d))], True, lost=1
         ),
-        "biharmonic": Entry(
-            ("scalar",),
-            plain(biharmonic),
-            lambda D, u: [sum(D(u, (j, j, k, k)) for j in range(D.axes) for k in range(D.axes))],
-            True,
-            lost=1,
-        ),
-        "mixed": Entry(("scalar",), mixed, lambda D, u: [D(u, (0, 1))], True, least=2),
-        "diffusion": Entry(
-            ("scalar", "positive"),
-            plain(diffusion),
-            lambda D, u, k: [sum(D(lambda *x, a=a: k(*x) * D.at(u, (a,), x), (a,)) for a in range(D.axes))],
-            False,
-            lost=1,
-        ),
+        "biharmonic": Entry(("scalar",), plain(biharmonic), fourth, True, lost=1),
+        "mixed": Entry(("scalar",), mixed, lambda D, d, u: [D(u, (0, 1))], True, least=2),
+        "diffusion": Entry(("scalar", "positive"), plain(diffusion), diffused, False, lost=1),
     }
     for scheme in SCHEMES:
         for form in FORMS:
@@ -95,8 +86,8 @@ def _entries() -> dict[str, Entry]:
     return found
 
 
-def _exact_curl(D, v) -> list:
-    if D.axes == 2:
+def _exact_curl(D: Any, d: int, v: Any) -> list[Any]:
+    if d == 2:
         return [D(v[1], (0,)) - D(v[0], (1,))]
     return [D(v[(k + 2) % 3], ((k + 1) % 3,)) - D(v[(k + 1) % 3], ((k + 2) % 3,)) for k in range(3)]
 

@@ -104,8 +104,8 @@ def diffusion(u: Tensor, k: Tensor | float, grid: Grid, *, order: int | None = N
     Args:
         u: `[..., *space]`.
         k: `[..., *space]`, broadcast with `u`; or a number, which gives k times the Laplacian.
-        order: 2, 4 or 6; the grid's own by default. Order 2 at walls with a known value or slope is that of its closure
-            (order 1 in the row next to the wall).
+        order: 2, 4 or 6; the grid's own by default. Order 2 takes k to be constant beyond walls, so that faces keep
+            k > 0 where it jumps; the row next to a wall is then off by k' u' / 2. Orders 4 and 6 extrapolate k.
 
     Returns:
         `[..., *space]`; its sum over a period vanishes.

@@ -1,7 +1,19 @@
-"""Every PDE, network and backend against float64 nested autograd on this machine; behind `pinnfuse verify`."""
+"""Every PDE, network, operator on grids and backend against float64 on this machine; behind `pinnfuse verify`."""
 
 from pinnfuse.verification.compare import Comparison, allowed, relative
+from pinnfuse.verification.operators import OperatorRow, run_operators, show_operators
 from pinnfuse.verification.runner import Row, run
 from pinnfuse.verification.table import show, summary
 
-__all__ = ["Comparison", "Row", "allowed", "relative", "run", "show", "summary"]
+__all__ = [
+    "Comparison",
+    "OperatorRow",
+    "Row",
+    "allowed",
+    "relative",
+    "run",
+    "run_operators",
+    "show",
+    "show_operators",
+    "summary",
+]

@@ -6,9 +6,14 @@ of the dtype, relative to the largest magnitude; half precision rounds its resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
+from rich.console import Console
+from rich.table import Table
 from torch import Tensor
 
 from pinnfuse.errors import BackendUnavailable
@@ -17,8 +22,24 @@ from pinnfuse.grid.registry import OPERATORS, Entry, draw
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ROUNDINGS = 30.0
-Found = tuple[str, str, str, str, str, str, float | None, float | None, str]
-"""operator, grid, backend, dtype, status, quantity, error, bound, note"""
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One comparison. `status`: "ok", "failed", or "skipped" with the reason in `note`."""
+
+    operator: str
+    grid: str
+    backend: str
+    dtype: str
+    status: str
+    quantity: str = ""
+    error: float | None = None
+    bound: float | None = None
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def grids(dimension: int) -> Iterator[tuple[str, Grid]]:
@@ -52,8 +73,14 @@ def compare(entry: Entry, grid: Grid, inputs: list[Tensor], backend: str, dtype:
     return worst, errors[worst]
 
 
-def rows(device: torch.device, quick: bool, report: Callable[[str], None]) -> Iterator[Found]:
-    """Every operator on 2-D grids (1-D and 3-D for the linear ones too), in every backend and precision."""
+def run_operators(
+    device: torch.device, quick: bool = False, report: Callable[[str], None] = lambda text: None
+) -> list[OperatorRow]:
+    """Every operator on 2-D grids (linear ones on 1-D and 3-D too, without `quick`), in every backend and precision."""
+    return list(_rows(device, quick, report))
+
+
+def _rows(device: torch.device, quick: bool, report: Callable[[str], None]) -> Iterator[OperatorRow]:
     for name, entry in OPERATORS.items():
         for dimension in (2,) if quick or not entry.linear else (1, 2, 3):
             if dimension < entry.least:
@@ -68,11 +95,11 @@ def rows(device: torch.device, quick: bool, report: Callable[[str], None]) -> It
                         try:
                             quantity, error = compare(entry, grid, inputs, backend, dtype)
                         except BackendUnavailable as reason:
-                            yield (*key, "skipped", "", None, None, str(reason).partition(": ")[2][:200])
+                            yield OperatorRow(*key, "skipped", note=str(reason).partition(": ")[2][:200])
                             break
                         bound = allowed(name, dtype)
                         status = "ok" if error <= bound else "failed"
-                        yield (*key, status, quantity, error, bound, "")
+                        yield OperatorRow(*key, status, quantity, error, bound)
 
 
 def allowed(name: str, dtype: torch.dtype) -> float:
@@ -81,3 +108,21 @@ def allowed(name: str, dtype: torch.dtype) -> float:
     half = dtype in (torch.float16, torch.bfloat16)
     sums = ROUNDINGS * torch.finfo(torch.float32 if half else dtype).eps * (100.0 if "weno5" in name else 1.0)
     return sums + (torch.finfo(dtype).eps if half else 0.0)
+
+
+def show_operators(rows: Sequence[OperatorRow], console: Console) -> None:
+    """Per operator, grid and backend, error / bound in every precision; then what was skipped."""
+    table = Table("operator", "grid", "backend", *DTYPES)
+    cells: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in rows:
+        if row.error is not None and row.bound is not None:
+            style = "[red]" if row.status == "failed" else ""
+            text = f"{style}{row.error:.0e} / {row.bound:.0e}" + ("[/]" if style else "")
+            cells.setdefault((row.operator, row.grid, row.backend), {})[row.dtype] = text
+    for key, found in cells.items():
+        table.add_row(*key, *(found.get(dtype, "") for dtype in DTYPES))
+    console.print(table)
+    for note in dict.fromkeys(f"{row.backend}: {row.note}" for row in rows if row.status == "skipped"):
+        console.print(f"skipped, {note}", highlight=False, style="yellow", soft_wrap=True)
+    counts = Counter(row.status for row in rows)
+    console.print(f"operators on grids: {counts['ok']} ok, {counts['failed']} failed, {counts['skipped']} skipped")

@@ -1,12 +1,14 @@
 """`pinnfuse verify` finds a seeded fault, says what a compiler said, and covers every problem."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from pinnfuse import backends, models, problems, verification
 from pinnfuse.cli.main import main
+from pinnfuse.grid import registry
 from pinnfuse.jets import unary
 from pinnfuse.verification import cases as all_cases
 from pinnfuse.verification import runner as verify
@@ -16,6 +18,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *wanted: tuple[str, str]) -> None:
     chosen = [case for case in all_cases.cases(17) if case[:2] in wanted]
     assert len(chosen) == len(wanted)
     monkeypatch.setattr(verify, "cases", lambda count: iter(chosen))
+    monkeypatch.setattr(verification.operators, "OPERATORS", {})
 
 
 def test_every_problem_activation_and_network_is_there() -> None:
@@ -83,3 +86,21 @@ def test_nan_is_a_failure() -> None:
 def test_a_device_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--device", "abacus"]) == 1
     assert "--device" in capsys.readouterr().err
+
+
+def test_a_wrong_operator_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = registry.OPERATORS["gradient"]
+    run = entry.run
+
+    def wrong(grid, u, backend="auto"):
+        found = run(grid, u, backend=backend)
+        return found * (1 + 1e-4) if u.dtype == torch.float32 else found
+
+    monkeypatch.setattr(verification.operators, "OPERATORS", {"gradient": replace(entry, run=wrong)})
+    assert main(["verify", "--quick", "--json", "--part", "grid", "--device", "cpu"]) == 1
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["dtype"] for row in rows if row["status"] == "failed"} == {"float32"}
+    assert {row["status"] for row in rows if row["backend"] == "triton"} == {"skipped"}
+    monkeypatch.setattr(verification.operators, "OPERATORS", {"gradient": entry})
+    assert main(["verify", "--quick", "--part", "grid", "--device", "cpu"]) == 0
+    assert "0 failed" in capsys.readouterr().out
