@@ -30,8 +30,8 @@ class Tile:
 
 
 TILES = {1: Tile(256, 1, 4), 2: Tile(64, 8, 8), 3: Tile(64, 8, 8)}
-"""Per number of axes. Two points a thread, 80 registers (Navier-Stokes, compiled for sm_90). Not measured on a card yet:
-`benchmarks/grid_residual_tiles.py` does that."""
+"""Per number of axes. Two points a thread: 80 registers for Navier-Stokes, four: 170 (compiled for sm_90). Not measured
+on a card yet: `benchmarks/grid_residual_tiles.py` does that."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`pinnfuse bench grid`: Navier-Stokes residuals on grids, loss and gradient, against what people write today.
 
-    pinnfuse        the two generated kernels; "pinnfuse again" forms the residuals twice instead of keeping them
+    pinnfuse        the two generated kernels (on a CPU plain torch); "pinnfuse again" forms the residuals twice instead
+                    of keeping them
     graph           the same step as a CUDA graph, without the host
     eager           ghost points by `torch.cat`, differences by slices, gradient by autograd
     roll            differences by `torch.roll` (periodic only)
@@ -165,7 +166,7 @@ def ours(case: GridCase, backend: str, device: torch.device, recompute: bool = F
 
 def steps(case: GridCase, against: Sequence[str], device: torch.device) -> dict[str, Callable[[], Step]]:
     """Engines that apply to a case, built when called."""
-    found: dict[str, Callable[[], Step]] = {"pinnfuse": lambda: ours(case, "triton", device)}
+    found: dict[str, Callable[[], Step]] = {"pinnfuse": lambda: ours(case, "auto", device)}
     periodic = case.boundary == "periodic"
     others: dict[str, Callable[[], Step]] = {
         "pinnfuse again": lambda: ours(case, "triton", device, recompute=True),

@@ -16,7 +16,7 @@ def bench_parser() -> ArgumentParser:
     parser.add_argument("--sizes", type=str, default="512,2048,8192", help="points per axis, comma-separated")
     parser.add_argument("--boundaries", type=str, default="periodic,walls", help="comma-separated")
     parser.add_argument("--batch", type=int, default=0, help="samples; 0: as many as make 2^25 points, at least one")
-    parser.add_argument("--against", type=str, default="torch,eager,roll,fourier", help="engines; may be empty")
+    parser.add_argument("--against", type=str, default="eager,roll,fourier", help="engines; may be empty")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     parser.add_argument("--seconds", type=float, default=1.0, help="time to spend on each engine of each case")
     parser.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")

@@ -183,6 +183,27 @@ def test_adjoint(where):
     assert (r * s).sum().item() == pytest.approx((u * back).sum().item(), rel=1e-4)
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_two_launches_and_what_is_kept(recompute, where, monkeypatch):
+    """One kernel for the loss, one for the gradient; between them the inputs alone, or the residuals with them."""
+    from pinnfuse.kernels.grid import residual
+
+    launched, kept = [], []
+    launch = residual.launch
+    monkeypatch.setattr(
+        residual, "launch", lambda kernel, *a, **k: launched.append(kernel.__name__) or launch(kernel, *a, **k)
+    )
+    grid = Grid("x", 0.2, boundary="periodic")
+    loss = FusedGridResidualLoss(HEAT, grid, 0.1, "midpoint", "triton", recompute=recompute).to(where)
+    u = leaf(1, 3, 1, 8, device=where)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        value = loss(u)
+    torch.autograd.grad(value, u)
+    assert launched == ["loss_kernel", "gradient_kernel"]
+    large = [t for t in kept if t.numel() > 1]
+    assert [t.data_ptr() == u.data_ptr() for t in large] == ([True] if recompute else [True, False])
+
+
 def test_second_derivatives_are_refused(where):
     loss = FusedGridResidualLoss(HEAT, Grid("x", 0.2, boundary="periodic"), 0.1, "midpoint", "triton").to(where)
     u = leaf(1, 2, 1, 8, device=where)
