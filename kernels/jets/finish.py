@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 
+import torch
+from torch import Tensor
+
+from pinnfuse.jets.engine import LossTask
 from pinnfuse.jets.plan import JetPlan
 from pinnfuse.jets.program import Affine
 from pinnfuse.kernels.jets import cache
@@ -17,6 +21,19 @@ from pinnfuse.kernels.jets.network import Tail, needed_by, tail_of
 from pinnfuse.kernels.jets.pointwise import NotGenerated, pointwise
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule
 from pinnfuse.kernels.jets.source import Spec, column_sums, head, load_channel, output_kernel
+
+LossInputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Trained parameters, data columns, equation weights, point weights, residuals (out); the points stand for none."""
+
+
+def loss_inputs(task: LossTask, points: Tensor) -> LossInputs:
+    """What the last kernel reads beside jets."""
+    plan, count, equations = task.plan, points.shape[0], len(task.plan.residuals)
+    trained = torch.stack([task.trained[name] for name in plan.trained]) if plan.trained else points
+    data = torch.stack([task.data[name] for name in plan.pde.data]) if plan.pde.data else points
+    weights = points if task.point_weights is None else task.point_weights.expand(count, equations).contiguous()
+    residuals = points.new_empty(count, equations) if task.keep_residuals else points
+    return trained, data, task.equation_weights, weights, residuals
 
 
 @dataclass(frozen=True)

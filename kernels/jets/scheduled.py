@@ -28,25 +28,17 @@ from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Affine, Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import config, group, tiles
-from pinnfuse.kernels.jets.finish import Finish, finish
+from pinnfuse.kernels.jets.finish import Finish, LossInputs, finish, loss_inputs
 from pinnfuse.kernels.jets.finish import module as finish_module
 from pinnfuse.kernels.jets.looped import loops
-from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
-from pinnfuse.kernels.jets.runner import constants_on, multiprocessors, sum_rows
+from pinnfuse.kernels.jets.product_launch import Halves, Products, pad
+from pinnfuse.kernels.jets.runner import constants_on, sum_rows
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule, schedule
 from pinnfuse.kernels.jets.source import LOSS, LOSS_AND_GRADIENT
 from pinnfuse.kernels.launching import launch
 
 SCRATCH_BYTES = 2 * 2**30
 """Memory for the jets of a chunk of points."""
-
-
-@dataclass
-class _Halves:
-    """Jets [PARTS, channels, rows, H] with a scale for each block."""
-
-    data: Tensor
-    scale: Tensor
 
 
 @dataclass
@@ -57,22 +49,8 @@ class _State:
     tiles: int
     torch: dict[int, JetValue]
     plain: dict[int, Tensor] = field(default_factory=dict)
-    halves: dict[int, _Halves] = field(default_factory=dict)
+    halves: dict[int, Halves] = field(default_factory=dict)
     saved: dict[int, Any] = field(default_factory=dict)
-
-
-LossInputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Trained parameters, data columns, equation weights, point weights, residuals (out); the points stand for none."""
-
-
-def loss_inputs(task: LossTask, points: Tensor) -> LossInputs:
-    """What the last kernel reads beside jets."""
-    plan, count, equations = task.plan, points.shape[0], len(task.plan.residuals)
-    trained = torch.stack([task.trained[name] for name in plan.trained]) if plan.trained else points
-    data = torch.stack([task.data[name] for name in plan.pde.data]) if plan.pde.data else points
-    weights = points if task.point_weights is None else task.point_weights.expand(count, equations).contiguous()
-    residuals = points.new_empty(count, equations) if task.keep_residuals else points
-    return trained, data, task.equation_weights, weights, residuals
 
 
 class ScheduledEngine(ChunkedEngine):
@@ -100,22 +78,23 @@ class ScheduledEngine(ChunkedEngine):
         self.parts = config.PARTS[precision]
         like = operands[0]
         self.device, self.dtype = like.device, like.dtype
-        widest = max(self.program.widths[n.value] for n in self.schedule.nodes if isinstance(n, Product))
+        products = [n for n in self.schedule.nodes if isinstance(n, Product)]
+        widest = max(self.program.widths[n.value] for n in products)
         together = tiles.LOOPED if loops(space) else len(space)  # channels in registers at a time
         self.config = tiles.tiles(widest, together, self.parts, config.capability(like.device))
+        self._products = Products(products, self.program, self._detached, self.config, self.parts)
         self._coefficients = constants_on(self.coefficients, self.dtype, self.device)
-        item = 2 * self.parts or like.element_size()
-        stored = sum(
-            self._padded(v) * (item if form == "halves" else like.element_size())
-            for v, forms in self.schedule.stored.items()
-            for form in forms
-        )
-        products = [n for n in self.schedule.nodes if isinstance(n, Product)]
-        stored += sum(self._padded(n.value) * like.element_size() for n in products)
-        adjoints = sum(self._padded(v) for v in self.schedule.shared if self.schedule.active[v]) * like.element_size()
+        self.bytes_per_point = self._bytes_per_point(like.element_size())
         rows = self.config.rows
-        self.bytes_per_point = len(space) * (stored + adjoints // 2)  # about half of the adjoints are alive at once
         self.chunk = max(rows, SCRATCH_BYTES // self.bytes_per_point // rows * rows)
+
+    def _bytes_per_point(self, item: int) -> int:
+        padded = self._products.padded
+        size = {"halves": 2 * self.parts or item, "plain": item}
+        numbers = sum(padded(v) * size[form] for v, forms in self.schedule.stored.items() for form in forms)
+        numbers += sum(padded(node.value) * item for node in self._products.nodes)
+        adjoints = sum(padded(v) * item for v in self.schedule.shared if self.schedule.active[v])
+        return len(self._space) * (numbers + adjoints // 2)  # about half of the adjoints are alive at once
 
     # -- loss in one kernel at the end -------------------------------------------------------------------------------
 
@@ -130,7 +109,7 @@ class ScheduledEngine(ChunkedEngine):
         mode = LOSS_AND_GRADIENT if any(wanted) or trained_wanted else LOSS
         constants = (*self.coefficients, *(task.constants[name] for name in plan.constants))
         numbers = constants_on(constants, self.dtype, self.device)
-        total = points.new_zeros(end.columns(self._padded(end.last.source)))
+        total = points.new_zeros(end.columns(self._products.padded(end.last.source)))
         for rows in self._chunks(count):
             state = self._run(points[rows], end.nodes)
             part = total.new_empty(state.tiles, total.shape[0])
@@ -140,7 +119,7 @@ class ScheduledEngine(ChunkedEngine):
                 total += sum_rows(part)
             if any(wanted):
                 self._walk_back(end.nodes, {end.last.source: adjoint}, state, gradients)
-        width, m = self._padded(end.last.source), end.fields
+        width, m = self._products.padded(end.last.source), end.fields
         weights, losses, trained, biases = total.split([m * width, end.equations, end.trained, m])
         for operand, value in zip(end.last.op.operands, (weights.view(m, width), biases), strict=False):
             if wanted[operand]:
@@ -167,8 +146,8 @@ class ScheduledEngine(ChunkedEngine):
     ) -> None:
         points, first, count = place
         source, op = state.halves[end.last.source], end.last.op
-        width = self._padded(end.last.source)
-        weight = _pad(self._detached[op.operands[0]], end.fields, width)
+        width = self._products.padded(end.last.source)
+        weight = pad(self._detached[op.operands[0]], end.fields, width)
         bias = self._detached[op.operands[1]] if len(op.operands) > 1 else weight.new_zeros(end.fields)
         given = points
         if end.tail is not None and end.tail.given is not None:
@@ -193,7 +172,6 @@ class ScheduledEngine(ChunkedEngine):
     def _run(self, points: Tensor, nodes: Sequence[Node]) -> _State:
         state = _State(points, -(-points.shape[0] // self.config.rows), {0: self._jets.coordinates(points)})
         with self._on_device():
-            self._split_weights()
             for node in nodes:
                 match node:
                     case ByTorch():
@@ -203,7 +181,7 @@ class ScheduledEngine(ChunkedEngine):
                         state.torch[node.position + 1] = result
                     case Product():
                         state.plain[node.value] = self._buffer(node.value, state)
-                        self._product(node, state.halves[node.source], state.plain[node.value], False, False)
+                        self._products.multiply(node, state.halves[node.source], state.plain[node.value])
                     case Pointwise():
                         self._group_forward(node, state)
         return state
@@ -223,7 +201,7 @@ class ScheduledEngine(ChunkedEngine):
     def _launch_group(
         self, kernel: Any, node: Pointwise, state: _State, args: list[Any], needs: dict[str, int]
     ) -> None:
-        width = self._padded(node.writes[0])
+        width = self._products.padded(node.writes[0])
         constants: dict[str, Any] = {"H": width, "ROWS": self.config.rows, "BLOCK": self.config.block}
         constants |= {"PARTS": self.parts, "ONCE": not triton.knobs.runtime.interpret, **needs}
         for r, (value, kind) in enumerate(zip(node.reads, node.group.reads, strict=True)):
@@ -240,7 +218,7 @@ class ScheduledEngine(ChunkedEngine):
             elif kind == "points":
                 x = self._flat(value, state)
                 weight = self._detached[layer.operands[0]] if layer is not None else x.value
-                padded = _pad(weight, self._padded(value), x.width)
+                padded = pad(weight, self._products.padded(value), x.width)
                 rows = (x.rows[:, None] * padded).sum(-1) if loops(self._space) else x.rows.contiguous()
                 args += [x.value.contiguous(), rows, padded, self._bias(value, layer)]
             elif kind == "plain":
@@ -250,7 +228,7 @@ class ScheduledEngine(ChunkedEngine):
         width = self.program.widths[node.writes[0]]
         for operand in node.operands:
             row = self._detached[operand].reshape(-1).expand(width)
-            args.append(functional.pad(row, (0, self._padded(node.writes[0]) - width)).contiguous())
+            args.append(functional.pad(row, (0, self._products.padded(node.writes[0]) - width)).contiguous())
         return args
 
     def _flat(self, value: int, state: _State) -> AffineJet:
@@ -272,13 +250,13 @@ class ScheduledEngine(ChunkedEngine):
     def _walk_back(
         self, nodes: Sequence[Node], adjoints: dict[int, Tensor], state: _State, gradients: Gradients
     ) -> None:
-        zbar: dict[int, _Halves] = {}
+        zbar: dict[int, Halves] = {}
         with self._on_device():
             for node in reversed(nodes):
                 self._back(node, adjoints, zbar, state, gradients)
 
     def _back(
-        self, node: Node, adjoints: dict[int, Tensor], zbar: dict[int, _Halves], state: _State, gradients: Gradients
+        self, node: Node, adjoints: dict[int, Tensor], zbar: dict[int, Halves], state: _State, gradients: Gradients
     ) -> None:
         active = self.schedule.active
         match node:
@@ -299,11 +277,11 @@ class ScheduledEngine(ChunkedEngine):
                     return
                 z, source = zbar.pop(node.value), state.halves[node.source]
                 if gradients.wanted[node.op.operands[0]]:
-                    gradients.add(node.op.operands[0], self._outer(node, source, z))
+                    gradients.add(node.op.operands[0], self._products.outer(node, source, z))
                 if active[node.source]:
                     exists = node.source in adjoints
                     out = adjoints.setdefault(node.source, self._buffer(node.source, state, exists))
-                    self._product(node, z, out, True, exists)
+                    self._products.multiply(node, z, out, transposed=True, add=exists)
             case Pointwise():
                 self._group_back(node, adjoints, zbar, state, gradients)
 
@@ -311,7 +289,7 @@ class ScheduledEngine(ChunkedEngine):
         self,
         node: Pointwise,
         adjoints: dict[int, Tensor],
-        zbar: dict[int, _Halves],
+        zbar: dict[int, Halves],
         state: _State,
         gradients: Gradients,
     ) -> None:
@@ -333,7 +311,7 @@ class ScheduledEngine(ChunkedEngine):
                     adjoints[value] = self._buffer(value, state)
                 args.append(adjoints[value] if active[value] else self._coefficients)
         sums = self._sum_rows_of(node, state)
-        width = self._padded(node.writes[0])
+        width = self._products.padded(node.writes[0])
         part = self._coefficients.new_empty(state.tiles, sums * width)
         kernel = group.module(self._space, node.group).adjoint_kernel
         self._launch_group(kernel, node, state, [*args, part, len(state.points), state.tiles, sums * width], needs)
@@ -383,72 +361,20 @@ class ScheduledEngine(ChunkedEngine):
         else:
             adjoints[value] = adjoints[value] + gradient if value in adjoints else gradient
 
-    # -- products ----------------------------------------------------------------------------------------------------
-
-    def _split_weights(self) -> None:
-        """Padded weights of every product, as halves, once for all chunks."""
-        if hasattr(self, "_weights"):
-            return
-        products = [n for n in self.schedule.nodes if isinstance(n, Product)]
-        padded = [
-            _pad(self._detached[n.op.operands[0]], self._padded(n.value), self._padded(n.source)) for n in products
-        ]
-        self._weights: dict[int, _Halves] = {}
-        largest = torch._foreach_norm(padded, float("inf")) if self.parts else padded
-        for node, w, top in zip(products, padded, largest, strict=True):
-            if self.parts == 0:
-                self._weights[node.value] = _Halves(w, w)
-                continue
-            halves = _Halves(torch.empty(self.parts, *w.shape, dtype=torch.float16, device=w.device), w.new_empty(1))
-            args = (w, top, halves.data, halves.scale, w.numel())
-            constants = {"BLOCK": 1024, "PARTS": self.parts}
-            launch(split_kernel, (w.numel() // 1024,), args, constants, num_warps=4)
-            self._weights[node.value] = halves
-
-    def _sizes(self, node: Product) -> dict[str, Any]:
-        sizes = {"IN": self._padded(node.source), "OUT": self._padded(node.value), "ROWS": self.config.rows}
-        return {**sizes, "BLOCK": self.config.block, "PARTS": self.parts}
-
-    def _product(self, node: Product, x: _Halves, out: Tensor, transposed: bool, add: bool) -> None:
-        """out (+)= x W^T or x W."""
-        c, w, rows = self.config, self._weights[node.value], out.shape[0] * out.shape[1]
-        constants = {**self._sizes(node), "TRANSPOSED": transposed, "ADD": add}
-        constants |= {"BM": c.product_rows, "BN": _divisor(out.shape[2], c.product_columns, c.block)}
-        grid = (triton.cdiv(rows, c.product_rows) * (out.shape[2] // constants["BN"]),)
-        args = (x.data, x.scale, w.data, w.scale, out, rows)
-        launch(product_kernel, grid, args, constants, num_warps=c.product[0], num_stages=c.product[1])
-
-    def _outer(self, node: Product, x: _Halves, z: _Halves) -> Tensor:
-        """The gradient of a product's weights."""
-        sizes, c = self._sizes(node), self.config
-        blocks = {key: _divisor(sizes[side], c.outer_block, c.block) for key, side in (("BI", "IN"), ("BO", "OUT"))}
-        count = sizes["IN"] // blocks["BI"] * (sizes["OUT"] // blocks["BO"])
-        rows = z.data.numel() // sizes["OUT"] // max(self.parts, 1)
-        split = max(1, min(rows // c.rows, 2 * multiprocessors(z.data.device) // count))
-        part = self._coefficients.new_empty(split, sizes["OUT"] * sizes["IN"])
-        constants = {**sizes, **blocks, "SPLIT": split}
-        args = (x.data, x.scale, z.data, z.scale, part, rows)
-        launch(outer_kernel, (count * split,), args, constants, num_warps=c.outer[0], num_stages=c.outer[1])
-        total = sum_rows(part).view(sizes["OUT"], sizes["IN"])
-        return total[: self.program.widths[node.value], : self.program.widths[node.source]]
-
     # -- buffers -----------------------------------------------------------------------------------------------------
 
-    def _padded(self, value: int) -> int:
-        return config.padded_width(self.program.widths[value], self.config.block)
-
     def _buffer(self, value: int, state: _State, exists: bool = False) -> Tensor:
-        shape = len(self._space), state.tiles * self.config.rows, self._padded(value)
+        shape = len(self._space), state.tiles * self.config.rows, self._products.padded(value)
         return self._coefficients if exists else self._coefficients.new_empty(shape)
 
-    def _new_halves(self, value: int, state: _State) -> _Halves:
-        rows, width = len(self._space) * state.tiles * self.config.rows, self._padded(value)
+    def _new_halves(self, value: int, state: _State) -> Halves:
+        rows, width = len(self._space) * state.tiles * self.config.rows, self._products.padded(value)
         if self.parts == 0:
             data = self._coefficients.new_empty(rows, width)
-            return _Halves(data, data)
+            return Halves(data, data)
         scales = rows // self.config.rows, width // self.config.block
         data = torch.empty(self.parts, rows, width, dtype=torch.float16, device=self.device)
-        return _Halves(data, self._coefficients.new_empty(scales))
+        return Halves(data, self._coefficients.new_empty(scales))
 
     def _jet(self, value: int, state: _State) -> JetValue:
         """A value as torch sees it."""
@@ -467,7 +393,7 @@ class ScheduledEngine(ChunkedEngine):
         return state.plain[value]
 
     def _bias(self, value: int, layer: Affine | None) -> Tensor:
-        width = self._padded(value)
+        width = self._products.padded(value)
         if layer is None or len(layer.operands) < 2:
             return self._coefficients.new_zeros(width)
         bias = self._detached[layer.operands[1]]
@@ -476,14 +402,3 @@ class ScheduledEngine(ChunkedEngine):
     def _on_device(self) -> AbstractContextManager[Any]:
         """Launches go to the operands' device, which need not be the current one."""
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
-
-
-def _divisor(width: int, largest: int, block: int) -> int:
-    """The largest of block, 2 block, 4 block .. up to `largest` that divides a padded width."""
-    while block * 2 <= largest and width % (block * 2) == 0:
-        block *= 2
-    return block
-
-
-def _pad(w: Tensor, rows: int, columns: int) -> Tensor:
-    return functional.pad(w, (0, columns - w.shape[1], 0, rows - w.shape[0])).contiguous()
