@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
-import typing
 from collections.abc import Callable
 from typing import Any
 
 from pinnfuse.errors import nearest
+from pinnfuse.problems.checks import made, options_of
 from pinnfuse.problems.problem import Problem
 
 # {PDE: problems}, the default first; problem `p` is the function `p` of the module `pinnfuse.problems.p`
@@ -34,7 +33,7 @@ def available() -> dict[str, list[str]]:
 
 def options(pde_name: str, problem: str | None = None) -> dict[str, inspect.Parameter]:
     """The options of a problem: name -> parameter with annotation and default."""
-    return dict(inspect.signature(_maker(pde_name, problem), eval_str=True).parameters)
+    return options_of(_maker(pde_name, problem))
 
 
 def get(pde_name: str, problem: str | None = None, **given: Any) -> Problem:
@@ -48,13 +47,7 @@ def get(pde_name: str, problem: str | None = None, **given: Any) -> Problem:
     Raises:
         ValueError: an unknown name (with the nearest one), or an option of the wrong type or value.
     """
-    make = _maker(pde_name, problem)
-    known = options(pde_name, problem)
-    for name, value in given.items():
-        if name not in known:
-            raise ValueError(f"{make.__name__}: no option {name!r}. {nearest(name, known)}")
-        given[name] = _checked(make.__name__, name, value, known[name].annotation)
-    return make(**given)
+    return made(_maker(pde_name, problem), given)
 
 
 def _maker(pde_name: str, problem: str | None) -> Callable[..., Problem]:
@@ -67,24 +60,3 @@ def _maker(pde_name: str, problem: str | None) -> Callable[..., Problem]:
     if chosen not in names:
         raise ValueError(f"PDE {pde_name!r} has no problem {chosen!r}. {nearest(chosen, names)}")
     return getattr(importlib.import_module(f"pinnfuse.problems.{chosen}"), chosen)
-
-
-def _checked(where: str, name: str, value: Any, annotation: Any) -> Any:
-    """The value as the option's type; numbers of the wrong kind, NaN and unknown choices are refused."""
-    choices = typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else None
-    if choices is not None:
-        if value not in choices:
-            raise ValueError(f"{where}: option `{name}` must be one of {', '.join(map(repr, choices))}; got {value!r}.")
-        return value
-    allowed = typing.get_args(annotation) or (annotation,)
-    if value is None and type(None) in allowed:
-        return None
-    if float in allowed and isinstance(value, (int, float)) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise ValueError(f"{where}: option `{name}` must be finite; got {value!r}.")
-        return float(value)
-    for kind in (int, str):
-        if kind in allowed and isinstance(value, kind) and not isinstance(value, bool):
-            return value
-    expected = " or ".join(getattr(a, "__name__", str(a)) for a in allowed)
-    raise ValueError(f"{where}: option `{name}` must be {expected}; got {value!r}.")

@@ -20,6 +20,7 @@ from torch import Tensor
 from pinnfuse.grid import FusedGridResidualLoss, Grid
 from pinnfuse.pde import PDE, Parameter
 
+Data = Mapping[str, Tensor] | Callable[[Tensor], Mapping[str, Tensor]] | None
 STABLE = 2.6
 """Of the Runge-Kutta scheme: 2.785 on the negative real axis, 2.828 on the imaginary one, less what the estimate of
 the largest eigenvalue may miss."""
@@ -80,7 +81,8 @@ class Evolution:
     Args:
         pde, grid, backend: as for `FusedGridResidualLoss`.
         parameters: values for this run: numbers, or one per sample `[B]`.
-        data: the PDE's data columns, constant in time, broadcast to `[B, *space]`.
+        data: the PDE's data columns, broadcast to `[B, *space]`: constant in time, or a function of the fields that
+            returns them (a velocity that follows from the vorticity).
     """
 
     def __init__(
@@ -89,7 +91,7 @@ class Evolution:
         grid: Grid | Mapping[str, Grid],
         *,
         parameters: Mapping[str, Tensor | float] | None = None,
-        data: Mapping[str, Tensor] | None = None,
+        data: Data = None,
         backend: str = "auto",
     ):
         axes = (grid if isinstance(grid, Grid) else next(iter(grid.values()))).axes
@@ -100,7 +102,8 @@ class Evolution:
     def rate(self, u: Tensor, time: float = 0.0) -> Tensor:
         """F(t, u), the shape of u: `[B, C, *space]`."""
         self._loss.to(u.device)
-        return self._loss.residuals(u, self._data, {**self._parameters, self.time_name: time})
+        data = self._data(u) if callable(self._data) else self._data
+        return self._loss.residuals(u, data, {**self._parameters, self.time_name: time})
 
     def step(self, u: Tensor, time: float, dt: float) -> Tensor:
         """u at time + dt."""
@@ -144,7 +147,7 @@ def solve(
     *,
     dt: float | None = None,
     parameters: Mapping[str, Tensor | float] | None = None,
-    data: Mapping[str, Tensor] | None = None,
+    data: Data = None,
     backend: str = "auto",
     report: Callable[[float], None] | None = None,
 ) -> Tensor:
@@ -155,7 +158,7 @@ def solve(
         u0: `[B, C, *space]`, C in the order of the PDE's fields.
         times: rising; the first is that of u0.
         dt: of a step, shortened to meet `times`; 0.9 of the stable one by default, found anew for every output.
-        parameters, data: as for `FusedGridResidualLoss`.
+        parameters, data: as for `Evolution`.
         report: called with the time after every output.
 
     Returns:
