@@ -15,6 +15,7 @@ from pinnfuse.balancing import CausalWeights, PointWeights, ResidualAttention, S
 from pinnfuse.datamodules.collocation import Batch
 from pinnfuse.errors import nearest
 from pinnfuse.metrics import RelativeL2
+from pinnfuse.models.initialise import fit_output_layer
 from pinnfuse.models.problem_loss import INTERIOR, Points, ProblemLoss
 from pinnfuse.models.recorded import RecordedModule
 from pinnfuse.models.registry import for_problem
@@ -164,6 +165,8 @@ class PINN(RecordedModule):
             self._follow_curriculum()
             first = not self._recent and self.global_step == 0
             if first:
+                if self.training_spec.initialise:
+                    fit_output_layer(self.net, self.loss, batch)
                 self.loss.check_finite(True)
             self._recent.append((self.global_step + 1, self._stepper.step(wrapped, batch, self.global_step)))
             if first:

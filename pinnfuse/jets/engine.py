@@ -216,7 +216,7 @@ def chain_rule(tensors: Sequence[Tensor], derivatives: Sequence[Tensor], paramet
     for tensor, derivative in zip(tensors, derivatives, strict=True):
         if id(tensor) in known:
             add(tensor, derivative)
-        elif tensor.requires_grad:
+        elif tensor.requires_grad and not tensor.is_leaf:
             rows = derivative.reshape(-1, *tensor.shape)
             parts = torch.autograd.grad(
                 tensor, list(parameters), rows, retain_graph=True, allow_unused=True, is_grads_batched=True

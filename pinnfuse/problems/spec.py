@@ -48,6 +48,8 @@ class TrainingSpec:
     """Optimisers, one after the other"""
     loss_weights: dict[str, float] = field(default_factory=dict)
     """Weight by name of an equation or a condition; overrides the condition's own"""
+    initialise: bool = False
+    """Before the first step, fit the network's output layer to equations and conditions (needs a closed form)"""
     balance: str = "none"
     """Weights of the terms during training: "none", "gradient_norm", "ntk" or "relobralo\""""
     balance_every: int = 100
