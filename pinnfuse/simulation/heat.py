@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from pinnfuse.grid import Grid, axis_stencil, operators
+from pinnfuse.grid.dispatch import choose
+from pinnfuse.simulation.steps import Advance, fits
 
 LONGEST = 32
 """Points of an axis with walls whose eigenvalues are computed: those at walls do not change beyond."""
@@ -56,7 +58,9 @@ def heat(
         u0: `[..., *space]`.
         diffusivity: alpha > 0, length^2 / time.
         dt: of a step; 0.9 of the largest stable one by default.
-        backend: of the Laplacian: "auto", "torch" or "triton".
+        backend: "auto", "torch" or "triton". On a card, at order 2 with one or two axes that are periodic or have
+            Dirichlet or Neumann walls, several steps are one launch (`pinnfuse.kernels.grid.heat`); half precision is
+            then rounded once a launch. Otherwise a step is the Laplacian's kernel and a sum.
 
     Raises:
         ValueError: a step that would be unstable, with the largest stable one; bad shapes or numbers.
@@ -74,7 +78,14 @@ def heat(
         raise ValueError(
             f"heat: `dt` = {dt:.6g} would be unstable; the largest stable step is {largest:.6g}. Use a smaller one."
         )
-    u = u0
-    for _ in range(steps):
-        u = torch.add(u, operators.laplacian(u, grid, backend=backend), alpha=dt * diffusivity)
-    return u
+    factor = dt * diffusivity
+
+    def one_by_one() -> Tensor:
+        u = u0
+        for _ in range(steps):
+            u = torch.add(u, operators.laplacian(u, grid, backend=backend), alpha=factor)
+        return u
+
+    if not fits(grid, space):
+        return one_by_one()
+    return choose(backend, "heat", u0).run(lambda: Advance.apply(u0, grid, factor, steps), one_by_one)
