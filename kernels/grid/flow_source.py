@@ -327,7 +327,8 @@ def _kernel(
         f"    BX: tl.constexpr, BY: tl.constexpr, VEC: tl.constexpr, UNIT: tl.constexpr, WIDE: tl.constexpr, "
         f"ACC: tl.constexpr, {flags}",
         "):  # fmt: skip",
-        "    b, z, y, x = position(nz, tiles_x, tiles_y, BX, BY, WIDE)",
+        "    b, z0, y, x = position(nz, tiles_x, tiles_y, BX, BY, WIDE)",
+        "    z = z0 + tl.zeros([1, 1], tl.int32)",
     ]
     lines += [f"    {s} = {s} * VEC" for s in strides if not s.endswith("x")]
     lines += [f"    {a}x = 1 if UNIT else {a}x" for a in arrays]
@@ -343,7 +344,7 @@ def _kernel(
         tests.append("(y0 + BY <= ny)")
     if flow.dimension == 3:
         m = flow.margin(2, backward)
-        tests.append(f"(z >= {m}) & (z < nz - {m})")
+        tests.append(f"(z0 >= {m}) & (z0 < nz - {m})")
     return [*lines, f"    if {' & '.join(tests)}:"]
 
 
@@ -437,7 +438,7 @@ def _pulled(flow: Flow, pull: str, axes: Sequence[int], edge: bool) -> list[str]
         if mode != 2 or (coefficient and flow.form == "advective"):
             continue
         s, table = AXES[a], f"w_ptr + {flow.table(a, coefficient)}"
-        origin = f"{s}0" if a < 2 else s
+        origin = f"{s}0"
         for end in (0, 1):
             if end == 0:
                 near, place = f"{origin} < {count}", "tl.zeros([1, 1], tl.int32) - 1 - k"
