@@ -117,9 +117,23 @@ def extend(u: Tensor, grid: Grid, k: int, count: int, linear: bool) -> Tensor:
 def apply(formula: AxisStencil, wide: Tensor, n: int, dim: int) -> Tensor:
     """The interior formula on n points, from `extend`."""
     reach = (wide.shape[dim] - n) // 2
-    pairs = zip(formula.offsets, formula.weights, strict=True)
-    terms = [w * wide.narrow(dim, reach + o, n) for o, w in pairs]
-    return sum(terms[1:], terms[0])
+    return weighted(
+        [(w, wide.narrow(dim, reach + o, n)) for o, w in zip(formula.offsets, formula.weights, strict=True)]
+    )
+
+
+def weighted(terms: Sequence[tuple[float, Tensor]]) -> Tensor:
+    """A sum of weights times tensors; those with weights of one size are added first."""
+    groups: dict[float, Tensor] = {}
+    signs: dict[float, float] = {}
+    for w, u in sorted(terms, key=lambda term: -term[0]):
+        size = abs(w)
+        if size not in groups:
+            groups[size], signs[size] = u, 1.0 if w > 0 else -1.0
+        else:
+            groups[size] = groups[size] + u if w * signs[size] > 0 else groups[size] - u
+    total = [g if size * signs[size] == 1 else size * signs[size] * g for size, g in groups.items()]
+    return sum(total[1:], total[0])
 
 
 def residuals(
@@ -144,9 +158,7 @@ def residuals(
 
     def combined(leaf: Leaf) -> Tensor:
         channel = fields[:, :, form.pde.fields.index(leaf.field)]
-        terms = [channel[:, level : level + count] * c if c != 1 else channel[:, level : level + count]
-                 for level, c in leaf.levels]  # fmt: skip
-        return sum(terms[1:], terms[0])
+        return weighted([(c, channel[:, level : level + count]) for level, c in leaf.levels])
 
     def differentiated(values: Tensor, part: Leaf | Composite) -> Tensor:
         source = (part.field, part.levels) if isinstance(part, Leaf) else (part.expression,)
