@@ -10,7 +10,7 @@ from pinnfuse.models.mlp import MLP, ModifiedMLP
 from pinnfuse.models.piratenet import PirateNet
 from pinnfuse.models.registry import available, build, for_problem, get
 from pinnfuse.models.siren import Siren
-from pinnfuse.models.transform import OutputTransform
+from pinnfuse.models.transform import InputTransform, OutputTransform
 
 if TYPE_CHECKING:
     from pinnfuse.models.pinn import PINN
@@ -22,6 +22,7 @@ __all__ = [
     "FactorisedLinear",
     "FourierFeatures",
     "InputMap",
+    "InputTransform",
     "ModifiedMLP",
     "OutputTransform",
     "PirateNet",

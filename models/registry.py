@@ -12,7 +12,7 @@ from pinnfuse.errors import nearest
 from pinnfuse.models.mlp import MLP, ModifiedMLP
 from pinnfuse.models.piratenet import PirateNet
 from pinnfuse.models.siren import Siren
-from pinnfuse.models.transform import OutputTransform
+from pinnfuse.models.transform import InputTransform, OutputTransform
 
 if TYPE_CHECKING:
     from pinnfuse.problems import Problem
@@ -67,4 +67,6 @@ def for_problem(problem: Problem, name: str | None = None, hard: bool = True, **
         periods={pde.coordinates.index(c): period for c, period in problem.periodic.items()},
         **options,
     )
+    if hard and problem.inputs:
+        net = InputTransform(net, problem.inputs, pde.coordinates)
     return OutputTransform(net, problem.hard, pde.fields, pde.coordinates) if hard and problem.hard else net

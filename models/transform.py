@@ -1,4 +1,4 @@
-"""Hard constraints: an output transform that meets conditions exactly, whatever the network does."""
+"""Hard constraints: transforms of output and input that meet conditions exactly, whatever the network does."""
 
 from __future__ import annotations
 
@@ -48,6 +48,41 @@ class OutputTransform(nn.Module):
         inputs = [x[:, c : c + 1] for c in range(self.columns)]
         outputs = [raw[:, c : c + 1] for c in range(self.width)]
         return torch.cat(self.transform(*inputs, *outputs), dim=1)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name} = {text}" for name, text in self.expressions.items())
+
+
+class InputTransform(nn.Module):
+    """A network of transformed coordinates, for example of x' = (1 - cos(pi x)) / 2, which is flat at both walls.
+
+    Args:
+        net: [N, d] -> [N, m].
+        expressions: {coordinate: text in the coordinates}; a coordinate without an entry passes unchanged.
+        coordinates: names of the columns of the input.
+
+    Raises:
+        ValueError: an entry for an unknown coordinate, or one that depends on none.
+    """
+
+    def __init__(self, net: nn.Module, expressions: Mapping[str, str], coordinates: Sequence[str]):
+        super().__init__()
+        for name in expressions:
+            if name not in coordinates:
+                raise ValueError(f"InputTransform: no coordinate {name!r}. {nearest(name, coordinates)}")
+        symbols = {name: sympy.Symbol(name) for name in coordinates}
+        parsed = [parse_expression(expressions.get(name, name), symbols) for name in coordinates]
+        for name, expression in zip(coordinates, parsed, strict=True):
+            if not expression.free_symbols:
+                raise ValueError(f"InputTransform: {name} = {expression} depends on no coordinate")
+        self.net = net
+        self.expressions = dict(expressions)
+        self.columns = len(coordinates)
+        self.transform = torch_function(parsed, list(symbols.values()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inputs = [x[:, c : c + 1] for c in range(self.columns)]
+        return self.net(torch.cat(self.transform(*inputs), dim=1))
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name} = {text}" for name, text in self.expressions.items())

@@ -43,7 +43,9 @@ class Problem:
     hard: dict[str, str] | None = None
     """Output transform {field: text} that makes `hard_conditions` exact; on the right, a field is the raw output"""
     hard_conditions: tuple[str, ...] = ()
-    """Names of conditions that need no loss term under `hard`"""
+    """Names of conditions that need no loss term under `hard` and `inputs`"""
+    inputs: dict[str, str] = field(default_factory=dict)
+    """Input transform {coordinate: text} that helps to make `hard_conditions` exact, see `pinnfuse.problems.hard`"""
     periodic: dict[str, float] = field(default_factory=dict)
     """{coordinate: period} for an exactly periodic embedding; conditions of kind "periodic" then need no loss term"""
     weighting: Weighting | None = None
@@ -72,6 +74,7 @@ class Problem:
         self.metrics = dict(self.metrics) or {name: (name,) for name in self.pde.fields}
         groups: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "hard": (tuple(self.hard or ()), self.pde.fields),
+            "inputs": (tuple(self.inputs), self.pde.coordinates),
             "hard_conditions": (self.hard_conditions, tuple(names)),
             "periodic": (tuple(self.periodic), self.pde.coordinates),
             "metrics": (tuple(f for fields in self.metrics.values() for f in fields), self.pde.fields),
@@ -92,7 +95,7 @@ class Problem:
         return tuple(
             c
             for c in self.conditions
-            if not (hard and self.hard and c.name in self.hard_conditions)
+            if not (hard and (self.hard or self.inputs) and c.name in self.hard_conditions)
             and not (periodic and self.periodic and c.kind == "periodic")
         )
 
