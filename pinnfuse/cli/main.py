@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.markup import escape
 
-from pinnfuse.cli import grid, operators, physarum
+from pinnfuse.cli import fluid, grid, operators, physarum
 from pinnfuse.errors import BackendUnavailable
 
 
@@ -33,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return physarum.bench(options.bench.physarum, _device(options.bench.physarum.device), _console())
         if options.bench.subcommand == "ops":
             return operators.bench(options.bench.ops, _device(options.bench.ops.device), _console())
+        if options.bench.subcommand == "fluid":
+            return fluid.bench(options.bench.fluid, _device(options.bench.fluid.device), _console())
         if options.bench.subcommand == "grid":
             return grid.bench(options.bench.grid, _device(options.bench.grid.device), _console())
         return _bench_jets(options.bench.jets)
@@ -81,6 +83,7 @@ def _parser() -> ArgumentParser:
     kinds.add_subcommand("jets", jets, help="loss and parameter gradients of residuals")
     kinds.add_subcommand("ops", operators.bench_parser(), help="operators on grids")
     kinds.add_subcommand("grid", grid.bench_parser(), help="loss and gradient of residuals on grids")
+    kinds.add_subcommand("fluid", fluid.bench_parser(), help="accuracy and step times of FluidSimulator")
     kinds.add_subcommand("physarum", physarum.bench_parser(), help="steps per second of the simulation")
 
     profile = ArgumentParser(description="Operations, CUDA calls and kernels of a step; traces and stacks.")
