@@ -23,3 +23,11 @@ def test_the_problem_of_ones_own_runs(root: Path, tmp_path: Path, capsys: pytest
     names: dict[str, object] = {}
     exec(compile(code, "your_own_problem.md", "exec"), names)
     assert capsys.readouterr().out.startswith("{'u': ") and (tmp_path / "figures" / "u.png").is_file()
+
+
+def test_the_grid_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (root / "docs" / "grid.md").read_text(encoding="utf-8")
+    code = next(c for c in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "FusedGridResidualLoss" in c)
+    names: dict[str, object] = {}
+    exec(compile(code, "grid.md", "exec"), names)
+    assert names["fields"].grad.abs().sum() > 0 and "crank_nicolson" in capsys.readouterr().out
