@@ -73,7 +73,9 @@ def module(source: str) -> ModuleType:
 
 def too_large(fields: Tensor) -> bool:
     """Offsets inside one level are 32-bit."""
-    return sum((n - 1) * s for n, s in zip(fields.shape[3:], fields.stride()[3:], strict=True)) >= 2**31
+    space = fields.shape[3:]
+    extent = sum((n - 1) * s for n, s in zip(space, fields.stride()[3:], strict=True))
+    return max(extent, space.numel()) >= 2**31
 
 
 def loss(source: str, a: Arguments, keep: bool, tile: Tile | None = None) -> tuple[Tensor, Tensor, Tensor | None]:

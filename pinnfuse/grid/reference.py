@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
 from pinnfuse.grid import stencils
 from pinnfuse.grid.boundary import OneSided
-from pinnfuse.grid.discretise import Composite, Discretisation, Leaf
+from pinnfuse.grid.discretise import Composite, Discretisation, Leaf, discretise
 from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.schemes import TimeScheme
 from pinnfuse.grid.stencils import AxisStencil, Row
+from pinnfuse.pde import PDE
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,13 @@ class Scheme:
     grids: tuple[Grid, ...]
     step: float = 0.0
     start: float = 0.0
+
+    def __reduce__(self):
+        scheme = None if self.form.time is None else self.form.scheme
+        return build, (self.form.pde, self.grids, scheme, self.step, self.start)
+
+    def __deepcopy__(self, memo: object) -> Scheme:
+        return self
 
     @property
     def grid(self) -> Grid:
@@ -82,6 +91,12 @@ class Scheme:
                 reach = max((1 + i for row in rows for i in row.offsets_from_that_end), default=1)
                 least[k] = max(least[k], formula.minimum, len(formula.low) + len(formula.high) + 1, reach)
         return tuple(least)
+
+
+@lru_cache(maxsize=256)
+def build(pde: PDE, grids: tuple[Grid, ...], scheme: TimeScheme | None, step: float, start: float) -> Scheme:
+    """The discrete form of a PDE; `scheme` None for a steady equation. The same object for the same arguments."""
+    return Scheme(discretise(pde, grids[0].axes, scheme, step), grids, step, start)
 
 
 def one_sided(grid: Grid) -> Grid:

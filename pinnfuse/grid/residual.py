@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,10 +19,8 @@ from torch import Tensor, nn
 
 from pinnfuse.errors import nearest
 from pinnfuse.grid import choice, dispatch, inputs, reference
-from pinnfuse.grid.discretise import discretise
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.inputs import Inputs
-from pinnfuse.grid.reference import Scheme
 from pinnfuse.grid.schemes import SCHEMES, TimeScheme
 from pinnfuse.pde import PDE
 from pinnfuse.residual import Evaluation
@@ -111,7 +108,7 @@ class FusedGridResidualLoss(nn.Module):
         self.pde, self.backend, self.recompute = pde, backend, recompute
         grids = inputs.per_field(grid, pde.fields)
         scheme, step = _time(time_step, time_scheme)
-        self.scheme = _scheme(pde, grids, scheme, step, float(time_start))
+        self.scheme = reference.build(pde, grids, scheme, step or 0.0, float(time_start))
         self.constants = {name: float(p.value) for name, p in pde.parameters.items() if not p.trainable}
         self.trained = nn.ParameterDict(
             {
@@ -299,11 +296,6 @@ def _time(step: float | None, name: str | None) -> tuple[TimeScheme | None, floa
     if value <= 0:
         raise ValueError(f"{CALLER}: `time_step` must be > 0; got {value:g}. Time levels must be in rising order.")
     return SCHEMES[name], value
-
-
-@lru_cache(maxsize=256)
-def _scheme(pde: PDE, grids: tuple[Grid, ...], scheme: TimeScheme | None, step: float | None, start: float) -> Scheme:
-    return Scheme(discretise(pde, grids[0].axes, scheme, step), grids, step or 0.0, start)
 
 
 __all__ = ["FusedGridResidualLoss", "GridExplanation"]

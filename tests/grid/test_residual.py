@@ -1,6 +1,8 @@
 """Grid residuals in plain float64 torch against mathematics: exact solutions, adjoints, checks of what is handed in."""
 
+import copy
 import math
+import pickle
 
 import pytest
 import torch
@@ -221,6 +223,14 @@ def test_trained_parameters_are_found_and_kept():
     assert loss.parameter_values()["nu"].item() == pytest.approx(0.1, rel=1e-4)
     other = FusedGridResidualLoss(pde, grid, 0.05, "crank_nicolson")
     other.load_state_dict(loss.state_dict())
+
+
+def test_copies_and_pickles():
+    loss = mixed(backend="torch")
+    fields, s = torch.rand(2, 2, 2, 5, 6), torch.rand(5, 6)
+    value = loss(fields, data={"s": s})
+    for other in (copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
+        assert torch.equal(other(fields, data={"s": s}), value)
 
 
 def test_explanation_names_the_path():
