@@ -1,0 +1,24 @@
+"""Kernels of operators run on the card, or on the CPU in Triton's interpreter (which `tests/conftest.py` chooses)."""
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let CPU tensors through, keep sources out of the user's cache, and take tiles so small that small fields
+    have some away from all ends."""
+    from pinnfuse.kernels.grid import apply, run_flow
+
+    if not torch.cuda.is_available():
+        for table in (apply.TILES, run_flow.FORWARD, run_flow.BACKWARD):
+            for d, tile in {1: apply.Tile(16, 1, 1), 2: apply.Tile(16, 4, 1), 3: apply.Tile(16, 4, 1)}.items():
+                monkeypatch.setitem(table, d, tile)
+    monkeypatch.setenv("PINNFUSE_INTERPRET", "1")
+    monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path_factory.getbasetemp() / "sources"))
+
+
+@pytest.fixture
+def where() -> torch.device:
+    """The card if there is one, else the interpreter's CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
