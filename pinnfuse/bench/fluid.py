@@ -99,7 +99,7 @@ def decay(n: int, dtype: torch.dtype, device: torch.device, viscosity: float = 0
         "n": n,
         "dtype": str(dtype).removeprefix("torch."),
         "steps": steps,
-        "ms_per_step": 1e3 * seconds / steps,
+        "ms_per_step": 1e3 * seconds,
         "decay_rate": rate,
         "decay_error": abs(rate / (4 * viscosity) - 1),
         "divergence": float(flow.divergence().abs().max()),
@@ -151,15 +151,12 @@ def _energy(flow: FluidSimulator) -> float:
 
 
 def _timed(flow: FluidSimulator, until: float) -> tuple[int, float]:
-    """Steps, and seconds of all but the first two (plans, compilation, capture)."""
-    dt = 0.9 * min(flow.stable_step(), 1.0)
-    steps = math.ceil(until / dt)
-    flow.run(steps=2, dt=until / steps)
-    warm = min(steps - 2, 8)
+    """Steps, and seconds of one, without the first ones (plans, compilation, capture)."""
+    steps = math.ceil(until / (0.9 * min(flow.stable_step(), 1.0)))
+    warm = 10 if steps > 100 else 2
     flow.run(steps=warm, dt=until / steps)
-    rest = steps - 2 - warm
-    seconds = _seconds(lambda: flow.run(steps=rest, dt=until / steps), flow.u.device)
-    return steps, seconds * steps / max(rest, 1)
+    seconds = _seconds(lambda: flow.run(steps=steps - warm, dt=until / steps), flow.u.device)
+    return steps, seconds / (steps - warm)
 
 
 def _seconds(call: Any, device: torch.device) -> float:

@@ -80,7 +80,7 @@ def peak_memory(step: Call, points: Tensor, device: torch.device) -> float:
         step(points)
         torch.cuda.synchronize(device)
         return (torch.cuda.max_memory_allocated(device) - before) / 1e6
-    from pinnfuse.callbacks.memory import PeakStorage
+    from pinnfuse.profiling.storage import PeakStorage
 
     with PeakStorage() as storage:
         step(points)

@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
-from pinnfuse.callbacks.memory import PeakStorage
+from pinnfuse.profiling.storage import PeakStorage
 from pinnfuse.callbacks.progress import RunProgress
 from pinnfuse.callbacks.stopwatch import Stopwatch
 from pinnfuse.models.pinn import PINN

@@ -89,6 +89,16 @@ def folded(events: Iterable[Event]) -> list[str]:
     return [f"{path} {round(time)}" for path, time in sorted(own.items()) if round(time) > 0]
 
 
+def own_times(events: Iterable[Event]) -> list[tuple[Event, float]]:
+    """Host operations and ranges with their time less that of what they called, microseconds."""
+    chosen = [e for e in complete(events) if e.get("cat") in OPERATIONS]
+    own = {id(e): float(e["dur"]) for e in chosen}
+    for e, parents in _enclosing(chosen):
+        if parents:
+            own[id(parents[-1])] -= e["dur"]
+    return [(e, own[id(e)]) for e in chosen]
+
+
 def _enclosing(events: list[Event]) -> list[tuple[Event, tuple[Event, ...]]]:
     """Each event with those of its thread that contain it, outermost first."""
     open_: dict[Any, list[Event]] = defaultdict(list)

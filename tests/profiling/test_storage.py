@@ -1,6 +1,6 @@
 import torch
 
-from pinnfuse.callbacks.memory import PeakStorage
+from pinnfuse.profiling.storage import PeakStorage
 
 MB = 1024 * 1024
 
