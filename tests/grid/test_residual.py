@@ -253,3 +253,32 @@ def test_points_outside_give_the_rows_of_the_tables(boundary, p, centring):
         matrix, constant = axis_stencil(grid, "x", derivative).matrix(14)
         expected = matrix @ u + constant
         assert (found - expected).abs().max() <= 1e-11 * matrix.abs().sum(1).max()
+
+
+def cavity_grids(n):
+    """[0, 1] x [0, 2], cell-centred: walls all around, where u = v = 0 and p_x = 0, p_y = 0."""
+    common = {"axes": "x y", "spacing": (1 / n, 2 / (n + 6)), "centring": "cell"}
+    return {name: Grid(**common, boundary="neumann" if name == "p" else "dirichlet") for name in "uvp"}
+
+
+def test_manufactured_navier_stokes_between_walls():
+    """u = v = sin(pi x) sin(pi y / 2), p = cos(pi x) cos(pi y / 2), steady: order 2 inside, 1 in the rows at walls."""
+    s = "sin(pi*x)*sin(pi*y/2)"
+    sx, sy = "pi*cos(pi*x)*sin(pi*y/2)", "pi/2*sin(pi*x)*cos(pi*y/2)"
+    force = f"{s}*({sx} + {sy}) + nu*5*pi**2/4*{s}"
+    steady = {
+        "momentum_x": f"u*u_x + v*u_y + p_x - nu*(u_xx + u_yy) - ({force} - pi*sin(pi*x)*cos(pi*y/2))",
+        "momentum_y": f"u*v_x + v*v_y + p_y - nu*(v_xx + v_yy) - ({force} - pi/2*cos(pi*x)*sin(pi*y/2))",
+        "continuity": f"u_x + v_y - ({sx} + {sy})",
+    }
+    pde = PDE("u v p", "x y", parameters={"nu": 0.1}, equations=steady)
+    velocity = lambda t, x, y: torch.sin(PI * x) * torch.sin(PI * y / 2)  # noqa: E731
+    pressure = lambda t, x, y: torch.cos(PI * x) * torch.cos(PI * y / 2)  # noqa: E731
+    errors, inner = [], []
+    for n in (20, 40):
+        grids = cavity_grids(n)
+        fields = sample(grids["u"], (n, n + 6), (0.0,), velocity, velocity, pressure)[:, 0]
+        r = FusedGridResidualLoss(pde, grids, backend="torch").residuals(fields).abs()
+        errors.append(float(r.max()))
+        inner.append(float(r[..., 2:-2, 2:-2].max()))
+    assert order(errors)[0] > 0.85 and order(inner)[0] > 1.7
