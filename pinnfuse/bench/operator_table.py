@@ -23,9 +23,10 @@ _COLOURS = dict(
 
 def show(report: dict[str, Any], console: Console) -> None:
     """Times, then the small grids, then the promises."""
-    each = ("ms", "graph", "GB/s", "of copy")
+    each = ("ms", "graph", "of copy")
     names = [*(f"fwd {name}" for name in each), *(f"bwd {name}" for name in each), "launches", "MB", "x ours"]
     table = Table("", *names, box=SIMPLE_HEAD)
+    table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     before = None
@@ -58,7 +59,7 @@ def show(report: dict[str, Any], console: Console) -> None:
 
 def _part(part: dict[str, Any]) -> list[str]:
     graph = f"{part['graph_ms']:.3g}" if "graph_ms" in part else ""
-    return [f"{part['ms']:.3g}", graph, f"{part['gb_per_s']:,.0f}", f"{part['of_copy']:.0%}"]
+    return [f"{part['ms']:.3g}", graph, f"{part['of_copy']:.0%}"]
 
 
 def draw(report: dict[str, Any], path: Path) -> None:

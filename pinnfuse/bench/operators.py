@@ -252,7 +252,8 @@ def promises(rows: Sequence[Row]) -> list[Row]:
                     "met": row["times_ours"] >= least,
                 }
             )
-    ours = {(r["operator"], r["n"]): r for r in rows if r["engine"] == "pinnfuse" and r["boundary"] == "periodic"}
+    single = [r for r in rows if r["batch"] == 1 and r["boundary"] == "periodic"]
+    ours = {(r["operator"], r["n"]): r for r in single if r["engine"] == "pinnfuse"}
     for row in rows:
         if row["engine"] == "eager-roll" and "launches" in row.get("forward", {}) and row["batch"] == 1:
             mine = ours.get((row["operator"], row["n"]), {})
