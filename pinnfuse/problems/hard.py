@@ -7,8 +7,8 @@ the normal derivative is G_n as well. So a Dirichlet condition needs order 1, a 
 initial value with its rate, a clamped edge) order 2.
 
 A zero normal derivative with a free value comes from the inputs: a network of x' = `reflected(box, "x")`, which is flat
-at both walls, has u_x = N_x' x'_x = 0 there, and still represents every smooth field that mirrors at the walls. A normal
-derivative g that is not zero: add a lift with that derivative.
+at both walls, has u_x = N_x' x'_x = 0 there, and still represents every smooth field that mirrors at the walls. For a
+normal derivative that is not zero, add a lift that has it.
 
 Source: Sukumar and Srivastava, Comput. Methods Appl. Mech. Eng. 389 (2022) 114333.
 """

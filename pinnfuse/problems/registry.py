@@ -14,11 +14,11 @@ from pinnfuse.problems.problem import Problem
 # {PDE: problems}, the default first; problem `p` is the function `p` of the module `pinnfuse.problems.p`
 _PROBLEMS: dict[str, tuple[str, ...]] = {
     "navier_stokes": ("lid_driven_cavity", "taylor_green", "kovasznay", "beltrami", "cylinder_wake", "torus"),
-    "burgers": ("burgers",),
+    "burgers": ("burgers", "burgers_inverse"),
     "allen_cahn": ("allen_cahn",),
     "kdv": ("kdv",),
     "schrodinger": ("schrodinger",),
-    "heat": ("heat", "heat_multiscale"),
+    "heat": ("heat", "heat_multiscale", "heat_source"),
     "wave": ("wave",),
     "advection": ("advection",),
     "poisson": ("poisson", "poisson_nd"),

@@ -80,7 +80,8 @@ def test_a_closed_form_solves_the_equations(problem):
     points = problem.domain.sample(200, torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
     jets = {jet: closed_form_jet(problem, jet)(points) for jet in problem.pde.derivatives}
     for name, (residual, size) in residuals(problem, problem.pde, points, jets).items():
-        assert size > 0.1 and np.abs(residual).max() < 1e-12 * size, name
+        assert size > 0.1 or name == "steady", name  # a derivative that vanishes
+        assert np.abs(residual).max() <= 1e-12 * size, name
 
 
 # half widths of the patch; the bound is the rounding of the values, 1e-13 or so, times (n / half width)^order
@@ -163,6 +164,8 @@ def kink_jet(points, jet, eps=1e-4):
 
 def test_the_reference_meets_the_conditions(problem):
     for condition in problem.conditions:
+        if condition.kind == "observations":  # measured, with noise
+            continue
         points, data = condition.sample(64, torch.Generator().manual_seed(1), dtype=torch.float64)
         assert data is None and condition.region.contains(points).all()
         points = points.numpy()
