@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from pinnfuse import parallel
 from pinnfuse.optimizers.flat import read_parameters, write_parameters
 
 Linearise = Callable[[], Iterator[tuple[Tensor, Tensor]]]
@@ -106,15 +107,15 @@ class GaussNewton(Optimizer):
         params = [p for g in self.param_groups for p in g["params"]]
         x = read_parameters(params)
         system = _System(linearise(), len(x))
-        loss = system.loss.item()
+        loss, largest = parallel.agreed(system.loss, system.largest)
         if not math.isfinite(loss):
             return system.loss
         if not abs(loss - memory["loss"]) <= 1e-12 * loss:
             memory["idle"] = 0
         memory["known"] = True
         if memory["mu"] is None:
-            memory["mu"] = group["damping"] * system.largest.item()
-        floor = group["min_damping"] * system.largest.item()
+            memory["mu"] = group["damping"] * largest
+        floor = group["min_damping"] * largest
         gained = 0.0
         for _ in range(group["max_trials"]):
             memory["mu"] = max(memory["mu"], floor)
@@ -122,7 +123,7 @@ class GaussNewton(Optimizer):
             trial, ratio = math.nan, -1.0
             if predicted > 0:
                 write_parameters(params, x.add(step, alpha=group["lr"]))
-                trial = float(closure())
+                (trial,) = parallel.agreed(torch.as_tensor(closure()))
                 ratio = (loss - trial) / predicted
             if math.isfinite(trial) and trial < loss and ratio > 1e-4:
                 gained = loss - trial
@@ -145,7 +146,11 @@ class GaussNewton(Optimizer):
 
 
 class _System:
-    """J^T J, J^T r and the loss, or J itself where it has fewer rows than columns."""
+    """J^T J, J^T r and the loss, or J itself where it has fewer rows than columns.
+
+    The loss is the mean over the ranks, so its rows are those of all ranks divided by the root of their number: the
+    matrices of the ranks are averaged, or their rows collected where all of them are fewer than the columns.
+    """
 
     def __init__(self, chunks: Iterator[tuple[Tensor, Tensor]], parameters: int):
         kept: list[tuple[Tensor, Tensor]] = []
@@ -166,11 +171,34 @@ class _System:
                 self._add(r, jacobian)
         self.jacobian: Tensor | None = None
         if self.matrix is None:
-            self.residuals = torch.cat([r for r, _ in kept])
-            self.jacobian = torch.cat([j for _, j in kept])
+            self.residuals, self.jacobian = torch.cat([r for r, _ in kept]), torch.cat([j for _, j in kept])
+        if parallel.size() > 1:
+            self._join(rows, parameters)
+        if self.jacobian is not None:
             self.matrix = self.jacobian @ self.jacobian.T
             self.gradient, self.loss = self.residuals @ self.jacobian, self.residuals @ self.residuals
         self.largest = self.matrix.diagonal().max()
+
+    def _join(self, rows: int, parameters: int) -> None:
+        """Make it the system of all ranks."""
+        own = self.gradient if self.matrix is not None else self.residuals
+        counts = own.new_zeros(parallel.size())
+        counts[parallel.rank()] = rows
+        ends = parallel.total(counts).cumsum(0).long().tolist()
+        if ends[-1] < parameters:
+            assert self.jacobian is not None
+            place = slice(ends[parallel.rank()] - rows, ends[parallel.rank()])
+            all_rows = own.new_zeros(ends[-1], parameters + 1)
+            all_rows[place, :-1], all_rows[place, -1] = self.jacobian, self.residuals
+            all_rows = parallel.total(all_rows) / math.sqrt(parallel.size())
+            self.jacobian, self.residuals = all_rows[:, :-1], all_rows[:, -1]
+            return
+        if self.matrix is None:
+            assert self.jacobian is not None
+            self.matrix = self.jacobian.T @ self.jacobian
+            self.gradient, self.loss = self.residuals @ self.jacobian, self.residuals @ self.residuals
+            self.jacobian = None
+        parallel.mean_([self.matrix, self.gradient, self.loss])
 
     def _add(self, r: Tensor, jacobian: Tensor) -> None:
         assert self.matrix is not None
@@ -188,4 +216,4 @@ class _System:
         z = torch.cholesky_solve(right[:, None], factor)[:, 0]
         step = -z if self.jacobian is None else -(z @ self.jacobian)
         predicted = mu * (step @ step) - step @ self.gradient
-        return step, torch.where(info == 0, predicted, math.nan).item()
+        return step, parallel.agreed(torch.where(info == 0, predicted, math.nan))[0]

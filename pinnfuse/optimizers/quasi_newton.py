@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from pinnfuse import parallel
 from pinnfuse.optimizers.flat import read_gradients, read_parameters, write_parameters, zero_parts
 from pinnfuse.optimizers.line_search import Trial, strong_wolfe
 
@@ -25,8 +26,8 @@ class QuasiNewton(Optimizer):
     The closure zeroes the gradients, computes the loss, calls `backward()` and returns the loss, as for
     `torch.optim.LBFGS`. It is called once per trial of the line search (a little more than once per step), and must
     give the same loss for the same parameters within one step. `step` returns the loss before the step; the parameters
-    it leaves never have a larger one, and never a NaN or Inf. After `torch.distributed` is initialised the loss is
-    averaged over the ranks (as DDP does with gradients), so that every rank takes the same decisions.
+    it leaves never have a larger one, and never a NaN or Inf. In a data-parallel run the closure leaves gradients that
+    are averaged over the ranks; every number that decides is averaged here, so all ranks make the same line search.
 
     When a line search finds no decrease, or `patience` steps bring next to none, H is reset once to a scaled
     identity; when that does not help, `stalled` becomes true and `step` does nothing until the objective changes.
@@ -152,13 +153,13 @@ class QuasiNewton(Optimizer):
         memory["noise"] = torch.finfo(loss.dtype).eps
         memory["evaluations"] += 1
         memory["frozen"] = [p.grad is None for p in params]
-        return _mean_over_ranks(loss.reshape(()).to(torch.float64)), read_gradients(params)
+        return loss.reshape(()).to(torch.float64), read_gradients(params)
 
     def _evaluate_start(self, closure: Callable[[], Any], x: Tensor) -> None:
         memory, before = self._memory, self._memory["loss"]
         write_parameters(self._params, x)
         loss, gradient = self._evaluate(closure)
-        memory.update(x=x, loss=loss.item(), gradient=gradient)
+        memory.update(x=x, loss=parallel.agreed(loss)[0], gradient=gradient)
         memory["known"] = math.isfinite(memory["loss"])
         # sums on a GPU may differ from call to call in the last digits: that is no new objective
         if not abs(memory["loss"] - before) <= 16 * memory["noise"] * abs(before):
@@ -173,7 +174,7 @@ class QuasiNewton(Optimizer):
         direction = self._direction(gradient)
         if any(memory["frozen"]):
             zero_parts(direction, params, memory["frozen"])
-        slope, largest = torch.stack([gradient @ direction, gradient.abs().max()]).tolist()
+        slope, largest = parallel.agreed(gradient @ direction, gradient.abs().max())
         if largest <= group["tolerance_grad"]:
             memory["status"] = "converged"
             return None
@@ -187,7 +188,7 @@ class QuasiNewton(Optimizer):
             tried = step
             write_parameters(params, x.add(direction, alpha=step))
             loss, gradient = self._evaluate(closure)
-            value, slope = torch.stack([loss, gradient @ direction]).tolist()
+            value, slope = parallel.agreed(loss, gradient @ direction)
             return Trial(step, value, slope, gradient)
 
         # if this step gains as much as the last, a parabola has its minimum at 2 gain / |slope| (Nocedal and Wright,
@@ -211,7 +212,7 @@ class QuasiNewton(Optimizer):
         memory, group = self._memory, self.param_groups[0]
         x_new = read_parameters(self._params)  # as rounded to the parameters' dtype
         s, y = x_new - x, accepted.gradient - memory["gradient"]
-        ys, yy, ss, gs = torch.stack([y @ s, y @ y, s @ s, memory["gradient"] @ s]).tolist()
+        ys, yy, ss, gs = parallel.agreed(y @ s, y @ y, s @ s, memory["gradient"] @ s)
         if ys > CURVATURE * math.sqrt(yy * ss):
             memory["scale"] = ys / yy
             self._update(s, y, ys, ss, -accepted.step * gs)
@@ -226,7 +227,7 @@ class QuasiNewton(Optimizer):
     def _first_scale(self) -> float:
         """Length of the first step over |g|: a non-negative quadratic with its minimum at zero is solved by
         t = 2 f / |g|^2 along its steepest descent; at most a step of length 1."""
-        loss, norm = self._memory["loss"], self._memory["gradient"].norm().item()
+        loss, (norm,) = self._memory["loss"], parallel.agreed(self._memory["gradient"].norm())
         length = min(1.0, 2 * loss / norm) if loss > 0 and norm > 0 else 1.0
         return length / norm if norm > 0 else 1.0
 
@@ -278,11 +279,3 @@ def _copied(value: Any, device: torch.device) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to(device, copy=True)
     return [_copied(v, device) for v in value] if isinstance(value, list) else value
-
-
-def _mean_over_ranks(loss: Tensor) -> Tensor:
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
-        distributed.all_reduce(loss)
-        loss = loss / distributed.get_world_size()
-    return loss

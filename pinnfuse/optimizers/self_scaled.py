@@ -30,6 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinnfuse import parallel
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
 
 
@@ -67,7 +68,7 @@ class SelfScaledQuasiNewton(QuasiNewton):
             sBs = ss / memory["scale"]
         inverse = memory["inverse_hessian"]
         w = inverse @ y
-        yw = (y @ w).item()
+        (yw,) = parallel.agreed(y @ w)
         if not 0 < yw < math.inf:
             return
         b, h = sBs / ys, yw / ys
