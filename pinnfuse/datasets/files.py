@@ -9,6 +9,7 @@ with `x-coordinate`, `y-coordinate`, `t-coordinate` where they are there. Its Bu
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def _torch_file(path: Path) -> dict[str, Any]:
 
 def _hdf5_file(path: Path) -> dict[str, Any]:
     try:
-        import h5py
+        h5py = importlib.import_module("h5py")
     except ImportError as error:
         raise ValueError(
             f"{CALLER}: {path} needs h5py, which is not installed. pip install h5py, or convert it to .pt."

@@ -1,8 +1,8 @@
 """Samples of a task computed once, in shards on disk: checked when read, continued after a kill.
 
 A folder holds `task.json`, what the samples depend on, and for every shard `train-00000.pt` with `train-00000.json`,
-its first sample, their number and its SHA-256. Each file is written beside its final name and renamed, the JSON last; a shard
-without it, or of another sum, is computed again, all others are kept.
+its first sample, their number and its SHA-256. Each file is written beside its final name and renamed, the JSON last;
+a shard without it, or of another sum, is computed again, all others are kept.
 """
 
 from __future__ import annotations
