@@ -9,7 +9,6 @@ stored. Those stored gradients have no derivative of their own: `create_graph=Tr
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from pinnfuse.jets.engine import bytes_per_point, chain_rule
 from pinnfuse.jets.nested import nested_outputs
 from pinnfuse.jets.plan import derivative_plan, evaluate_residuals, plan
 from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.parameters import ResidualModule
 from pinnfuse.pde import PDE, parse_jet
 
 
@@ -35,8 +35,7 @@ def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "this fused backward has no derivative of its own (create_graph=True was asked for). Use "
-                "backend='autograd' for "
-                "second derivatives, or ask for a higher jet instead of differentiating twice."
+                "backend='autograd' for second derivatives, or ask for a higher jet instead of differentiating twice."
             )
         return backward(ctx, *grads)
 
@@ -153,18 +152,16 @@ class Explanation:
     __repr__ = __str__  # a notebook shows the report
 
 
-class FusedResidualLoss(nn.Module):
+class FusedResidualLoss(ResidualModule):
     r"""Weighted mean squared residual of a PDE for a network, $\sum_e W_e \frac1N \sum_n w_{ne} r_{ne}^2$.
 
     Args:
         pde: the equations. Its trained parameters become `nn.Parameter`s of this module (a positive one is stored as
-        its
-            logarithm), so they are in checkpoints, optimisers, DDP and `.to(device)`.
+            its logarithm), so they are in checkpoints, optimisers, DDP and `.to(device)`.
         backend: "auto", "torch", "triton" or "autograd" (see `pinnfuse.backends`). An explicit choice never falls back.
         precision: None follows `torch.get_float32_matmul_precision()`; "float32", "tf32" or "bf16x3" overrides it.
         equation_weights: one number per equation, by name or in order; 1 by default. Kept as a buffer: it may be
-        changed
-            in place while training.
+            changed in place while training.
         check_finite: look for NaN and Inf in the points and for negative weights at every call (synchronises a GPU).
 
     Example:
@@ -181,25 +178,12 @@ class FusedResidualLoss(nn.Module):
         equation_weights: Mapping[str, float] | Sequence[float] | Tensor | None = None,
         check_finite: bool = False,
     ):
-        super().__init__()
-        if not isinstance(pde, PDE):
-            raise ValueError(f"FusedResidualLoss: `pde` must be a pinnfuse.PDE; got {type(pde).__name__}.")
+        super().__init__(pde, equation_weights)
         backends.check_name(backend, "FusedResidualLoss")
         precisions.resolve(precision, torch.float64 if precision == "float64" else torch.float32)
-        self.pde = pde
         self.backend = backend
         self.precision = precision
         self.check_finite = check_finite
-        self.constants = {name: float(p.value) for name, p in pde.parameters.items() if not p.trainable}
-        self.trained = nn.ParameterDict(
-            {
-                name: nn.Parameter(torch.tensor(math.log(p.value) if p.positive else float(p.value)))
-                for name, p in pde.parameters.items()
-                if p.trainable
-            }
-        )
-        self.equation_weights: Tensor
-        self.register_buffer("equation_weights", self._weights(equation_weights))
 
     # -- the four public ways in ---------------------------------------------------------------------------------
 
@@ -303,64 +287,10 @@ class FusedResidualLoss(nn.Module):
             choice.backend, choice.path, reason, plan_.channel_names(), precision, points.shape[0], memory
         )
 
-    # -- parameters of the PDE -----------------------------------------------------------------------------------
-
-    def parameter_values(self) -> dict[str, Tensor]:
-        """Current values of the trained parameters, differentiable."""
-        return {name: raw.exp() if self.pde.parameters[name].positive else raw for name, raw in self.trained.items()}
-
-    def set_parameter(self, name: str, value: float) -> None:
-        """Change a constant parameter (a Reynolds number in a curriculum); nothing is recompiled."""
-        if name not in self.constants:
-            raise ValueError(
-                f"set_parameter: `name` must be a constant parameter, one of {list(self.constants)}; got {name!r}."
-            )
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(
-                f"set_parameter: `value` must be a finite number; got {value!r}. Pass a number for {name!r}."
-            )
-        self.constants[name] = number
-
-    def get_extra_state(self) -> dict[str, float]:
-        return dict(self.constants)
-
-    def set_extra_state(self, state: dict[str, float]) -> None:
-        self.constants.update({name: value for name, value in state.items() if name in self.constants})
-
     def extra_repr(self) -> str:
         return f"{self.pde!r}, backend={self.backend!r}, precision={self.precision!r}"
 
     # -- inside --------------------------------------------------------------------------------------------------
-
-    def _weights(self, given: Mapping[str, float] | Sequence[float] | Tensor | None) -> Tensor:
-        names = list(self.pde.equations)
-        if isinstance(given, Mapping):
-            unknown = [name for name in given if name not in names]
-            if unknown:
-                raise ValueError(
-                    f"FusedResidualLoss: `equation_weights` names {unknown}, but the equations are {names}."
-                )
-            given = [given.get(name, 1.0) for name in names]
-        try:
-            weights = (
-                torch.ones(len(names)) if given is None else torch.as_tensor(given, dtype=torch.get_default_dtype())
-            )
-        except (TypeError, ValueError, RuntimeError):
-            weights = torch.empty(0)  # refused below
-        if (
-            tuple(weights.shape) != (len(names),)
-            or bool((weights < 0).any())
-            or not bool(torch.isfinite(weights).all())
-        ):
-            raise ValueError(
-                f"FusedResidualLoss: `equation_weights` must be {len(names)} finite numbers >= 0, for {names}; "
-                f"got {given!r}."
-            )
-        return weights.clone()
 
     def _checked(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from torch import Tensor
 from pinnfuse.errors import nearest
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.reference import Scheme
+from pinnfuse.parameters import number
 from pinnfuse.pde import PDE
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -94,33 +94,6 @@ def _same_points(grids: Sequence[Grid], fields: Sequence[str]) -> None:
                     "node-centred Dirichlet wall lies one spacing outside the first point, a Neumann wall on it), or "
                     "centring='cell'."
                 )
-
-
-def equation_weights(given: Mapping[str, float] | Sequence[float] | Tensor | None, names: tuple[str, ...]) -> Tensor:
-    if isinstance(given, Mapping):
-        unknown = [name for name in given if name not in names]
-        if unknown:
-            raise ValueError(f"{CALLER}: `equation_weights` names {unknown}, but the equations are {list(names)}.")
-        given = [given.get(name, 1.0) for name in names]
-    try:
-        weights = torch.ones(len(names)) if given is None else torch.as_tensor(given, dtype=torch.get_default_dtype())
-    except (TypeError, ValueError, RuntimeError):
-        weights = torch.empty(0)  # refused below
-    if tuple(weights.shape) != (len(names),) or bool((weights < 0).any()) or not bool(torch.isfinite(weights).all()):
-        raise ValueError(
-            f"{CALLER}: `equation_weights` must be {len(names)} finite numbers >= 0, for {list(names)}; got {given!r}."
-        )
-    return weights.clone()
-
-
-def number(value: object, what: str) -> float:
-    try:
-        found = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        found = math.nan
-    if not math.isfinite(found):
-        raise ValueError(f"{what} must be a finite number; got {value!r}. Pass a number.")
-    return found
 
 
 def residual_shape(fields: Tensor, scheme: Scheme) -> tuple[int, ...]:

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pinnfuse.errors import nearest
 from pinnfuse.grid import choice, dispatch, inputs, reference
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.inputs import Inputs
 from pinnfuse.grid.schemes import SCHEMES, TimeScheme
+from pinnfuse.parameters import ResidualModule, number
 from pinnfuse.pde import PDE
 from pinnfuse.residual import Evaluation
 
@@ -61,7 +62,7 @@ class GridExplanation:
     __repr__ = __str__  # a notebook shows the report
 
 
-class FusedGridResidualLoss(nn.Module):
+class FusedGridResidualLoss(ResidualModule):
     r"""Weighted mean squared residual of a PDE for fields on a grid, $\sum_e W_e \frac1N \sum_i w_{ei} r_{ei}^2$.
 
     Args:
@@ -88,8 +89,6 @@ class FusedGridResidualLoss(nn.Module):
         >>> loss.backward()
     """
 
-    equation_weights: Tensor
-
     def __init__(
         self,
         pde: PDE,
@@ -101,23 +100,12 @@ class FusedGridResidualLoss(nn.Module):
         time_start: float = 0.0,
         recompute: bool = False,
     ):
-        super().__init__()
-        if not isinstance(pde, PDE):
-            raise ValueError(f"{CALLER}: `pde` must be a pinnfuse.PDE; got {type(pde).__name__}.")
+        super().__init__(pde, equation_weights)
         dispatch.check_name(backend, CALLER)
-        self.pde, self.backend, self.recompute = pde, backend, recompute
+        self.backend, self.recompute = backend, recompute
         grids = inputs.per_field(grid, pde.fields)
         scheme, step = _time(time_step, time_scheme)
         self.scheme = reference.build(pde, grids, scheme, step or 0.0, float(time_start))
-        self.constants = {name: float(p.value) for name, p in pde.parameters.items() if not p.trainable}
-        self.trained = nn.ParameterDict(
-            {
-                name: nn.Parameter(torch.tensor(math.log(p.value) if p.positive else float(p.value)))
-                for name, p in pde.parameters.items()
-                if p.trainable
-            }
-        )
-        self.register_buffer("equation_weights", inputs.equation_weights(equation_weights, tuple(pde.equations)))
         self._coordinates: dict[tuple[object, ...], list[Tensor]] = {}
 
     # -- the four public ways in ---------------------------------------------------------------------------------
@@ -196,27 +184,6 @@ class FusedGridResidualLoss(nn.Module):
             3 * fields.numel() * fields.element_size(),
         )
 
-    # -- parameters of the PDE -----------------------------------------------------------------------------------
-
-    def parameter_values(self) -> dict[str, Tensor]:
-        """Current values of the trained parameters, differentiable."""
-        return {name: raw.exp() if self.pde.parameters[name].positive else raw for name, raw in self.trained.items()}
-
-    def set_parameter(self, name: str, value: float) -> None:
-        """Change a constant parameter (a Reynolds number in a curriculum); nothing is recompiled."""
-        if name not in self.constants:
-            raise ValueError(
-                f"set_parameter: `name` must be a constant parameter, one of {list(self.constants)}; got {name!r}. "
-                f"{nearest(str(name), list(self.constants))}"
-            )
-        self.constants[name] = inputs.number(value, f"set_parameter: `value` for {name!r}")
-
-    def get_extra_state(self) -> dict[str, float]:
-        return dict(self.constants)
-
-    def set_extra_state(self, state: dict[str, float]) -> None:
-        self.constants.update({name: value for name, value in state.items() if name in self.constants})
-
     def extra_repr(self) -> str:
         return f"{self.pde!r}, scheme={self.scheme.form.scheme.name!r}, backend={self.backend!r}"
 
@@ -292,7 +259,7 @@ def _time(step: float | None, name: str | None) -> tuple[TimeScheme | None, floa
         return None, None
     if name is None or name not in SCHEMES:
         raise ValueError(f"{CALLER}: unknown `time_scheme`; got {name!r}. {nearest(str(name), SCHEMES)}")
-    value = inputs.number(math.nan if step is None else step, f"{CALLER}: `time_step`")
+    value = number(math.nan if step is None else step, f"{CALLER}: `time_step`")
     if value <= 0:
         raise ValueError(f"{CALLER}: `time_step` must be > 0; got {value:g}. Time levels must be in rising order.")
     return SCHEMES[name], value
