@@ -15,9 +15,9 @@ from pinnfuse.verification.operators import allowed, compare, grids
 LINEAR = [name for name, entry in OPERATORS.items() if entry.linear]
 NONLINEAR = [name for name, entry in OPERATORS.items() if not entry.linear]
 INTERPRETED = {
-    ("laplacian", 1), ("gradient", 2), ("laplacian", 2), ("mixed", 2), ("curl", 3), ("diffusion", 2),
-    ("convection central skew", 2), ("convection upwind3 advective", 2), ("convection upwind3 conservative", 1),
-    ("convection van_leer skew", 1), ("convection weno5 skew", 1),
+    ("laplacian", 1), ("laplacian", 2), ("mixed", 2), ("curl", 3),
+    ("diffusion", 1), ("diffusion", 2), ("convection central skew", 1), ("convection upwind3 advective", 2),
+    ("convection upwind3 conservative", 1), ("convection van_leer skew", 1), ("convection weno5 skew", 1),
 }  # fmt: skip
 """What a CPU has time for."""
 
@@ -40,7 +40,7 @@ def test_linear_kernels(name, d, interpreter, where):
     if d < entry.least:
         pytest.skip("needs more axes")
     need_time(where, name, d)
-    space = ((40,), (13, 37), (9, 9, 18))[d - 1]
+    space = ((40,), (10, 35), (9, 9, 12))[d - 1]
     for label, grid in grids(d):
         inputs = [x.to(where) for x in draw(entry, grid, (1,), space)]
         for dtype in (torch.float64, torch.float32) if where.type == "cuda" else (torch.float64,):
@@ -74,8 +74,10 @@ def test_nonlinear_kernels(name, d, interpreter, where):
     """Values and gradients of both arguments, torus and walls."""
     entry = OPERATORS[name]
     need_time(where, name, d)
-    space = ((40,), (12, 36), (8, 9, 34))[d - 1]
     for label, grid in grids(d):
+        space = ((40,), (11, 35), (8, 9, 34))[d - 1]
+        if where.type == "cpu" and label == "walls":
+            space = ((20,), (6, 10), (8, 9, 10))[d - 1]
         inputs = [x.to(where) for x in draw(entry, grid, (1,), space)]
         quantity, error = compare(entry, grid, inputs, "triton", torch.float64)
         assert error <= allowed(name, torch.float64), (label, quantity, error)
@@ -107,7 +109,7 @@ def test_strides(name, interpreter, where):
         pytest.skip("on a card only: the interpreter is slow")
     (_, torus), (_, walls) = grids(2)
     grid = walls if entry.linear else torus
-    plain = [x.to(where) for x in draw(entry, grid, (2, 2), (9, 12))]
+    plain = [x.to(where) for x in draw(entry, grid, (2, 2), (6, 8))]
 
     def forms(x):
         yield x.movedim(-1, 0).contiguous().movedim(0, -1)  # last axis far apart
@@ -116,13 +118,15 @@ def test_strides(name, interpreter, where):
 
     truth = entry.run(grid, *plain, backend="torch")
     for k, odd in itertools.product(range(len(plain)), range(3)):
+        if where.type == "cpu" and k and odd:
+            continue  # time
         given = [x.clone() for x in plain]
         given[k] = list(forms(plain[k]))[odd]
         assert not given[k].is_contiguous()
         torch.testing.assert_close(entry.run(grid, *given, backend="triton"), truth, rtol=1e-12, atol=1e-11)
     upstream = [
         lambda out: out.sum(),
-        lambda out: (out.transpose(-1, -2) * torch.arange(9.0, device=where)).sum(),
+        lambda out: (out.transpose(-1, -2) * torch.arange(6.0, device=where)).sum(),
         lambda out: torch.cat((out, out**2))[..., 1:].mean(),
     ]
     for reduce in upstream:
