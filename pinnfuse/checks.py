@@ -14,10 +14,9 @@ def unwrap(net: nn.Module, caller: str) -> nn.Module:
     """The module behind `torch.compile`; a DistributedDataParallel wrapper is refused."""
     if isinstance(net, nn.parallel.DistributedDataParallel | nn.DataParallel):
         raise ValueError(
-            f"{caller}: `net` is wrapped in {type(net).__name__}, whose gradient synchronisation a fused pass "
-            "would bypass. Put "
-            "the loss call inside the wrapped module's forward (Lightning does), or pass net.module and reduce "
-            "the gradients."
+            f"{caller}: `net` is wrapped in {type(net).__name__}, whose gradient synchronisation a fused pass would "
+            "bypass. Put the loss call inside the wrapped module's forward (Lightning does), or pass net.module and "
+            "reduce the gradients."
         )
     if not isinstance(net, nn.Module):
         raise ValueError(f"{caller}: `net` must be a torch.nn.Module; got {type(net).__name__}.")
@@ -79,24 +78,21 @@ def check_tensors(tensors: Mapping[str, Tensor], points: Tensor, caller: str) ->
     for name, tensor in tensors.items():
         if tensor.dtype != points.dtype:
             raise ValueError(
-                f"{caller}: `points` and {name} must have one dtype; got {points.dtype} and {tensor.dtype}. "
-                "Convert one of them, "
-                "e.g. points.to(dtype)."
+                f"{caller}: `points` and {name} must have one dtype; got {points.dtype} and {tensor.dtype}. Convert "
+                "one of them, e.g. points.to(dtype)."
             )
         if tensor.device != points.device:
             raise ValueError(
-                f"{caller}: `points` and {name} must be on one device; got {points.device} and {tensor.device}. "
-                "Move one of them, "
-                "e.g. points.to(device) or loss_fn.to(device)."
+                f"{caller}: `points` and {name} must be on one device; got {points.device} and {tensor.device}. Move "
+                "one of them, e.g. points.to(device) or loss_fn.to(device)."
             )
 
 
 def check_width(width: int, fields: Sequence[str], caller: str) -> None:
     if width != len(fields):
         raise ValueError(
-            f"{caller}: `net` must return [N, {len(fields)}], one column per field ({', '.join(fields)}); got "
-            f"{width} columns. "
-            "Change the last layer, or the PDE's fields."
+            f"{caller}: `net` must return [N, {len(fields)}], one column per field ({', '.join(fields)}); got {width} "
+            "columns. Change the last layer, or the PDE's fields."
         )
 
 
@@ -162,9 +158,9 @@ def check_finite(points: Tensor, caller: str) -> None:
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
         raise ValueError(
-            f"{caller}: `points` must be finite; {int(bad.any(dim=1).sum())} of {points.shape[0]} rows hold NaN "
-            "or Inf, the first is "
-            f"row {row}: {points[row].tolist()}. Drop them with points[torch.isfinite(points).all(dim=1)]."
+            f"{caller}: `points` must be finite; {int(bad.any(dim=1).sum())} of {points.shape[0]} rows hold NaN or "
+            f"Inf, the first is row {row}: {points[row].tolist()}. Drop them with "
+            "points[torch.isfinite(points).all(dim=1)]."
         )
 
 

@@ -25,23 +25,20 @@ def resolve(precision: str | None, dtype: torch.dtype) -> str:
     """
     if precision is not None and precision not in (*_TO_TORCH, *_FROM_TORCH, "float64"):
         raise ValueError(
-            f"FusedResidualLoss: `precision` must be None, 'float32', 'tf32', 'bf16x3', 'float64' (or torch's "
-            "'highest', "
-            f"'high', 'medium'); got {precision!r}."
+            "FusedResidualLoss: `precision` must be None, 'float32', 'tf32', 'bf16x3', 'float64' (or torch's "
+            f"'highest', 'high', 'medium'); got {precision!r}."
         )
     if dtype == torch.float64:
         if precision not in (None, "float64"):
             raise ValueError(
                 f"FusedResidualLoss: `precision={precision!r}` asks for less than the network's float64. Use "
-                "precision=None "
-                "with a float64 network, or convert the network with net.float()."
+                "precision=None with a float64 network, or convert the network with net.float()."
             )
         return "float64"
     if precision == "float64":
         raise ValueError(
             "FusedResidualLoss: `precision='float64'` needs a float64 network; got float32. Convert both with "
-            "net.double() and "
-            "points.double()."
+            "net.double() and points.double()."
         )
     name = precision or torch.get_float32_matmul_precision()
     return _FROM_TORCH.get(name, name)
