@@ -143,8 +143,10 @@ def test_every_config_is_a_run(root):
         assert (run.pde, run.problem) in [(pde, name) for pde, names in problems.available().items() for name in names]
 
 
-@pytest.mark.parametrize("model", ["mlp", "modified_mlp", "piratenet"])
+@pytest.mark.parametrize("model", ["mlp", "modified_mlp", "piratenet", "siren"])
 def test_help_is_plain_text(model):
     text = cli.make_parser("toy", model=model).format_help()
     assert "$" not in text and "\\" not in text and "Source" not in text
-    assert {"mlp": "Dense network:", "modified_mlp": "Gated network:"}.get(model, "adaptive network:") in text
+    assert {"mlp": "Dense network:", "modified_mlp": "Gated network:", "siren": "Dense network of sines"}.get(
+        model, "adaptive network:"
+    ) in text
