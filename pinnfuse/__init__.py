@@ -18,4 +18,12 @@ __all__ = [
     "Parameter",
     "__version__",
     "derivatives",
+    "selftest",
 ]
+
+
+def selftest(device=None):
+    """Whether this installation computes: see `pinnfuse.verification.selftest`."""
+    from pinnfuse.verification.selftest import selftest
+
+    return selftest(device)

@@ -1,6 +1,7 @@
-"""Records of a run: `metrics.csv` and Weights & Biases."""
+"""Records of a run or a simulation: `metrics.csv` and Weights & Biases."""
 
 from pinnfuse.tracking.history import History
+from pinnfuse.tracking.simulation import follow
 from pinnfuse.tracking.wandb import QuietWandbLogger, logged_in
 
-__all__ = ["History", "QuietWandbLogger", "logged_in"]
+__all__ = ["History", "QuietWandbLogger", "follow", "logged_in"]

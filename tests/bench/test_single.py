@@ -1,0 +1,78 @@
+"""Times of known operations; the report of two; what cannot be timed."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from pinnfuse.bench import benchmark_operator, benchmark_pair
+
+
+def test_a_sleep_takes_its_time():
+    found = benchmark_operator(lambda x: time.sleep(0.01), torch.zeros(1), "sleep", warm_up=1, runs=7)
+    assert found.median == pytest.approx(10.0, rel=0.3) and found.q20 <= found.median <= found.q80
+    assert found.count == 7 and str(found).startswith("sleep: ")
+
+
+def test_a_backward_takes_its_time_too():
+    def slow(x):
+        class Slow(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+
+            @staticmethod
+            def backward(ctx, g):
+                time.sleep(0.01)
+                return g
+
+        return Slow.apply(x)
+
+    assert benchmark_operator(slow, torch.zeros(4), backward=True, warm_up=1, runs=5).median > 9.0
+    assert benchmark_operator(slow, torch.zeros(4), warm_up=1, runs=5).median < 9.0
+
+
+def test_two_operations_in_one_report():
+    x = torch.linspace(-2, 3, 101)
+    found = benchmark_pair(lambda x: x * 2, lambda x: x + x + 1e-3, x, warm_up=1, runs=5, flush=True)
+    row = json.loads(json.dumps(found.as_dict()))
+    assert sorted(row) == ["first", "max_absolute", "max_relative", "ratio", "second"]
+    assert sorted(row["first"]) == ["count", "device", "first", "mean", "median", "name", "q20", "q80"]
+    assert row["max_absolute"] == pytest.approx(1e-3, rel=1e-3)
+    assert row["max_relative"] == pytest.approx(1e-3 / 6, rel=1e-3)
+    assert row["ratio"] == pytest.approx(found.first.median / found.second.median)
+    assert "fused is" in str(found)
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match="`runs`"):
+        benchmark_operator(torch.exp, torch.zeros(1), runs=0)
+    with pytest.raises(ValueError, match="one shape"):
+        benchmark_pair(lambda x: x, lambda x: x[:1], torch.zeros(3))
+
+
+@pytest.mark.gpu
+def test_a_kernel_of_known_length():
+    clock = torch.cuda.clock_rate() * 1e6 if hasattr(torch.cuda, "clock_rate") else 1.5e9
+    x = torch.zeros(1, device="cuda")
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    torch.cuda._sleep(int(0.2 * clock))  # long, so that events have no share in it
+    end.record()
+    end.synchronize()
+    truth = start.elapsed_time(end) / 100
+    found = benchmark_operator(lambda x: torch.cuda._sleep(int(0.002 * clock)), x, runs=20)
+    assert found.median == pytest.approx(truth, rel=0.05)
+
+
+@pytest.mark.gpu
+def test_work_on_another_stream_is_refused():
+    other = torch.cuda.Stream()
+
+    def elsewhere(x):
+        with torch.cuda.stream(other):
+            torch.cuda._sleep(20_000_000)
+
+    with pytest.raises(RuntimeError, match="another stream"):
+        benchmark_operator(elsewhere, torch.zeros(1, device="cuda"), runs=5)
