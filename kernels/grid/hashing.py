@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
 
 
 def hash_once(cls: T) -> T:
     """Class decorator for frozen dataclasses: remember the hash."""
-    compute = cls.__hash__
+    compute: Any = cls.__hash__
 
     def remembered(self) -> int:
         try:

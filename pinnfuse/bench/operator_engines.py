@@ -116,19 +116,20 @@ def _shifted(operator: str, shift: Callable[[Tensor, int], Callable[[int, int], 
 
     def run_upwind3(f: Tensor, v: Tensor) -> Tensor:
         at = shift(f, 2)
-        total = 0
+        total = torch.zeros_like(f)
         for k, (i, j) in enumerate(((1, 0), (0, 1))):
             minus = at(-2 * i, -2 * j) - 6 * at(-i, -j) + 3 * f + 2 * at(i, j)
             plus = -at(2 * i, 2 * j) + 6 * at(i, j) - 3 * f - 2 * at(-i, -j)
             total = total + v[:, k].clamp(min=0) * minus + v[:, k].clamp(max=0) * plus
         return total / (6 * h)
 
-    return {
+    runs: dict[str, Op] = {
         "laplacian": run_laplacian,
         "gradient": run_gradient,
         "convection central": run_central,
         "convection upwind3": run_upwind3,
-    }[operator]
+    }
+    return runs[operator]
 
 
 def _conv2d(operator: str, h: float) -> Op:
@@ -143,9 +144,9 @@ def _conv2d(operator: str, h: float) -> Op:
     else:
         rows, scale = {}, 1 / (6 * h)
         for k, (i, j) in enumerate(((1, 0), (0, 1))):
-            taps = ((-2, 1.0), (-1, -6.0), (0, 3.0), (1, 2.0))
-            rows[2 * k] = [(t * i, t * j, w) for t, w in taps]
-            rows[2 * k + 1] = [(-t * i, -t * j, -w) for t, w in taps]
+            upwind = ((-2, 1.0), (-1, -6.0), (0, 3.0), (1, 2.0))
+            rows[2 * k] = [(t * i, t * j, w) for t, w in upwind]
+            rows[2 * k + 1] = [(-t * i, -t * j, -w) for t, w in upwind]
     kernel = torch.zeros(len(rows), 1, size, size)
     for k, taps in rows.items():
         for i, j, w in taps:

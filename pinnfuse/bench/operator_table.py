@@ -47,8 +47,8 @@ def show(report: dict[str, Any], console: Console) -> None:
     if report["crossover"]:
         small = Table("forward + backward, ms as called", "n", "pinnfuse", "eager-roll", "eager-slice", "speed-up")
         for row in report["crossover"]:
-            names = ("pinnfuse", "eager-roll", "eager-slice")
-            small.add_row(row["operator"], str(row["n"]), *(f"{row[k]:.3g}" for k in names), f"{row['speedup']:.2f}")
+            engines = ("pinnfuse", "eager-roll", "eager-slice")
+            small.add_row(row["operator"], str(row["n"]), *(f"{row[k]:.3g}" for k in engines), f"{row['speedup']:.2f}")
         console.print(small)
     kept = Table("promise", "operator", "baseline", "measured", "met?")
     for row in report["promises"]:

@@ -2,7 +2,7 @@
 
     "torch"   plain torch, any device, differentiable any number of times
     "triton"  one kernel forward, one backward, on a card
-    "auto"    the faster that runs here
+    "auto"    kernels on a card, else plain torch
 
 An explicit choice never falls back. With PINNFUSE_STRICT=1 neither does "auto" silently: a CPU tensor on a machine
 with a card, or a kernel that does not compile, raises.

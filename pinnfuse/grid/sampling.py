@@ -71,11 +71,11 @@ def sample(field: Tensor, points: Tensor, grid: Grid, *, mode: str = "bilinear")
         strides.insert(0, strides[0] * n)
     lines = values.reshape(*batch, -1)
     for taps in product(range(MODES[mode]), repeat=d):
-        index = sum(places[k][..., tap] * strides[k] for k, tap in enumerate(taps))
+        index = torch.stack([places[k][..., tap] * strides[k] for k, tap in enumerate(taps)]).sum(0)
         weight = torch.ones((), dtype=values.dtype, device=field.device)
         for k, tap in enumerate(taps):
             weight = weight * weights[k][..., tap].to(values.dtype)
-        found = lines[..., index] if points.dim() == 2 else lines.gather(-1, torch.as_tensor(index))
+        found = lines[..., index] if points.dim() == 2 else lines.gather(-1, index)
         total = total + weight * found
     return total.to(dtype)
 

@@ -59,10 +59,10 @@ def convection(
     r"""Transport of `f` by a velocity: $v\cdot\nabla f$, $\nabla\cdot(v f)$, or their mean.
 
     Args:
-        f: `[..., *space]`. velocity: `[..., d, *space]`, one component per axis; leading dimensions broadcast with
-        those of `f`. scheme: "central" (of the grid's order, 2, 4 or 6); upwind: "upwind1", "upwind3" (order 1, 3),
-        "van_leer" (limited,
-            order 2; no new extrema), "weno5" (order 5 where smooth).
+        f: `[..., *space]`.
+        velocity: `[..., d, *space]`, one component per axis; leading dimensions broadcast with those of `f`.
+        scheme: "central" (of the grid's order, 2, 4 or 6); upwind: "upwind1", "upwind3" (order 1, 3), "van_leer"
+            (limited, order 2; no new extrema), "weno5" (order 5 where smooth).
         form: "advective" $v\cdot\nabla f$; "conservative" $\nabla\cdot(v f)$, whose sum over a period vanishes; "skew",
             the mean of both, which conserves $\int f^2$ exactly with the central scheme on periodic axes.
         order: of the central scheme, instead of the grid's.
@@ -169,7 +169,8 @@ def _run(name: str, transport: Transport, f: Tensor, c: Tensor, leading: int, ba
     grid, flow = transport.grid, transport.flow
     d = grid.dimension
     for axis, n in zip(grid.axes, f.shape[-d:], strict=True):
-        least = max(flow.taps + 1, 0 if grid.periodic[axis] else max(flow.count_f, flow.count_c))
+        known = 0 if grid.periodic[axis] else max(flow.count_f, flow.count_c)
+        least = max(flow.taps + 1, 2 * flow.reach - 1, known)  # the backward reads 2 reach - 1 points far
         if n < least:
             raise ValueError(
                 f"{name}: `{'u' if name == 'diffusion' else 'f'}` must have at least {least} points along {axis!r}; "

@@ -236,7 +236,7 @@ def test_errors():
         (lambda: convection(u, v, grid, form="flux"), "unknown `form`"),
         (lambda: convection(u, v[:, :7], grid), "with space"),
         (lambda: convection(u, v.double(), grid), "dtype and device of the field"),
-        (lambda: convection(u[:3], v[:, :3], grid, scheme="weno5"), "at least 4 points along 'x'"),
+        (lambda: convection(u[:3], v[:, :3], grid, scheme="weno5"), "at least 5 points along 'x'"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
