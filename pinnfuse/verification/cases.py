@@ -59,6 +59,9 @@ def _networks() -> Iterator[tuple[str, nn.Module]]:
     yield "Fourier features", models.MLP(2, 2, width=16, depth=2, fourier_features=16, **box)
     yield "gates (modified MLP)", models.ModifiedMLP(2, 2, width=16, depth=2, **box)
     yield "gates (PirateNet)", models.PirateNet(2, 2, width=16, depth=1, **box)
+    yield "sines (SIREN)", models.Siren(2, 2, width=16, depth=2, **box)
+    reflected = {"x": "-cos(pi*(x + 1)/2)"}
+    yield "reflected inputs", models.InputTransform(models.MLP(2, 2, width=16, depth=2), reflected, "tx")
     transform = {"u": "sin(pi*x) + t*(1 - x**2)*u", "v": "exp(-t)*v/(1 + x**2)"}
     yield "hard constraints", models.OutputTransform(models.MLP(2, 2, width=16, depth=2), transform, "uv", "tx")
 
