@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.markup import escape
 
-from pinnfuse.cli import fluid, grid, operators, physarum
+from pinnfuse.cli import fluid, grid, operators, physarum, profiling
 from pinnfuse.errors import BackendUnavailable
 
 
@@ -28,7 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command == "physarum":
             return physarum.run(options.physarum, _device(options.physarum.device), _console())
         if command == "profile":
-            return physarum.profile(options.profile.physarum, _device(options.profile.physarum.device), _console())
+            target = options.profile.subcommand
+            run = {"physarum": physarum.profile, "ops": profiling.ops, "train": profiling.train}[target]
+            return run(options.profile[target], _device(options.profile[target].device), _console())
         if options.bench.subcommand == "physarum":
             return physarum.bench(options.bench.physarum, _device(options.bench.physarum.device), _console())
         if options.bench.subcommand == "ops":
@@ -89,6 +91,8 @@ def _parser() -> ArgumentParser:
     profile = ArgumentParser(description="Operations, CUDA calls and kernels of a step; traces and stacks.")
     commands.add_subcommand("profile", profile, help="where the time of a step goes")
     targets = profile.add_subcommands()
+    targets.add_subcommand("ops", profiling.ops_parser(), help="an operator on a grid against its native form")
+    targets.add_subcommand("train", profiling.train_parser(), help="a training step of a problem")
     targets.add_subcommand("physarum", physarum.profile_parser(), help="a step of the simulation")
 
     commands.add_subcommand("physarum", physarum.parser(), help="run the simulation and write pictures")
