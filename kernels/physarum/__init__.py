@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pinnfuse.kernels.launching import launch
 from pinnfuse.kernels.physarum.agents import agent_sense_and_update_kernel, pheromone_deposit_kernel
+from pinnfuse.kernels.physarum.exchange import pack_kernel, unpack_kernel
 from pinnfuse.kernels.physarum.field import diffuse_and_decay_kernel
 
 MODES = {"count": 1, "two-stage": 2, "float": 3}
@@ -48,8 +49,8 @@ def steer_and_move(c: Any, sensed: Tensor) -> None:
 def deposit(c: Any) -> None:
     """Each agent's deposit where it stands."""
     block = _block(len(c.x), 1024 if c.deposits == "two-stage" else 128)
-    constants = {"SPECIES": c.species, "DEPOSIT": MODES[c.deposits], "WIDE": _wide(c), "BLOCK": block}
-    args = (c.trails[c.now], c.x, c.y, c.kind, c.reals, len(c.x), *c.shape, c.first, c.rows)
+    constants = {"SPECIES": c.species, "DEPOSIT": MODES[c.deposits], "WIDE": _wide(c), "SLOTS": c.slots, "BLOCK": block}
+    args = (c.trails[c.now], c.x, c.y, c.identity, c.kind, c.reals, len(c.x), *c.shape, c.first, c.rows)
     _launch(pheromone_deposit_kernel, (triton.cdiv(len(c.x), block),), args, constants)
 
 
@@ -73,11 +74,28 @@ def field_tile(rows: int, width: int) -> tuple[int, int]:
     return (block, 4) if rows * width >= 1 << 21 else (block, 2)
 
 
+def pack(c: Any, band: Any, drift: int, counters: Tensor, free: Tensor, messages: list[Any]) -> None:
+    """Free the slots of agents outside of a band, and copy those near its edges; see `physarum/split/exchange.py`."""
+    block = 1024 if len(c.x) >= 1 << 16 else 128
+    upper, lower = messages
+    args = (counters, c.x, c.y, c.heading, c.identity, c.kind, free, upper.records, lower.records)
+    args += (len(c.x), band.beyond(0), band.size, band.beyond(0), band.beyond(1), drift, upper.room, lower.room)
+    _launch(pack_kernel, (triton.cdiv(len(c.x), block),), args, {"BLOCK": block}, overlap=False)
+
+
+def unpack(c: Any, message: Any, before: Tensor, counters: Tensor, free: Tensor, base: int) -> None:
+    """Put the agents of a message, whose strip begins at row `base`, into slots."""
+    args = (message.records, message.header, before, counters, free)
+    args += (c.x, c.y, c.heading, c.identity, c.kind, message.room, base)
+    _launch(unpack_kernel, (max(1, triton.cdiv(message.room, 256)),), args, {"BLOCK": 256}, overlap=False)
+
+
 def _agents(c: Any, sensed: Tensor, *, sense: bool, move: bool, deposit: int) -> None:
     count = len(c.x)
     block = _block(count, 512 if deposit == MODES["two-stage"] else 128)
     constants = {"SPECIES": c.species, "TORUS": c.torus, "BILINEAR": c.bilinear, "OBSTACLES": c.obstacles is not None}
     constants |= {"SENSE": sense, "MOVE": move, "DEPOSIT": deposit, "WIDE": _wide(c), "BLOCK": block}
+    constants["SLOTS"] = c.slots
     args = (c.fields[c.now], c.x, c.y, c.heading, c.identity, c.kind, c.integers, c.reals, c.clock)
     args += (_or(c.obstacles, c.clock), sensed, c.trails[c.now], count, *c.shape, c.first, c.rows)
     _launch(agent_sense_and_update_kernel, (triton.cdiv(count, block),), args, constants)
@@ -93,9 +111,11 @@ def _wide(c: Any) -> bool:
     return c.trails[0].numel() >= 1 << 31
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any]) -> None:
+def _launch(
+    kernel: Any, grid: tuple[int, ...], args: tuple[Any, ...], constants: dict[str, Any], overlap: bool = True
+) -> None:
     device = args[0].device
-    overlap = _overlaps(device)
+    overlap = overlap and _overlaps(device)
     options = OPTIONS | ({"launch_pdl": True} if overlap else {})
     here = device.type == "cpu" or device.index == torch.cuda.current_device()
     with nullcontext() if here else torch.cuda.device(device):
@@ -112,4 +132,4 @@ def _or(tensor: Tensor | None, stand_in: Tensor) -> Tensor:
     return stand_in if tensor is None else tensor
 
 
-__all__ = ["agents", "deposit", "diffuse_and_decay", "obstacle", "sense", "steer_and_move"]
+__all__ = ["agents", "deposit", "diffuse_and_decay", "obstacle", "pack", "sense", "steer_and_move", "unpack"]

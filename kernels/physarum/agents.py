@@ -36,12 +36,14 @@ def agent_sense_and_update_kernel(
     trail_ptr,                                          # [S, rows, W] deposits
     count, height, width, first, rows,
     SPECIES: tl.constexpr, TORUS: tl.constexpr, BILINEAR: tl.constexpr, OBSTACLES: tl.constexpr,
-    SENSE: tl.constexpr, MOVE: tl.constexpr, DEPOSIT: tl.constexpr, WIDE: tl.constexpr, OVERLAP: tl.constexpr,
-    BLOCK: tl.constexpr,
+    SENSE: tl.constexpr, MOVE: tl.constexpr, DEPOSIT: tl.constexpr, WIDE: tl.constexpr, SLOTS: tl.constexpr,
+    OVERLAP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     after_the_kernel_before(OVERLAP)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < count
+    if SLOTS:  # a negative number marks an empty slot
+        mask = mask & (tl.load(identity_ptr + i, mask=mask, other=-1) >= 0)
     x, y = tl.load(x_ptr + i, mask=mask, other=0), tl.load(y_ptr + i, mask=mask, other=0)
     heading = tl.load(heading_ptr + i, mask=mask, other=0)
     kind = 0
@@ -104,16 +106,18 @@ def agent_sense_and_update_kernel(
 @triton.jit(do_not_specialize=["count", "height", "width", "first", "rows"])
 def pheromone_deposit_kernel(
     trail_ptr,              # [S, rows, W] in and out
-    x_ptr, y_ptr, kind_ptr,  # [A]
+    x_ptr, y_ptr, identity_ptr, kind_ptr,  # [A]
     reals_ptr,              # [S, 4 + S]
     count, height, width, first, rows,
-    SPECIES: tl.constexpr, DEPOSIT: tl.constexpr, WIDE: tl.constexpr, OVERLAP: tl.constexpr,
+    SPECIES: tl.constexpr, DEPOSIT: tl.constexpr, WIDE: tl.constexpr, SLOTS: tl.constexpr, OVERLAP: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The deposits alone: whole numbers (any order, same bits), the same summed within blocks first, or floats."""
     after_the_kernel_before(OVERLAP)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = i < count
+    if SLOTS:
+        mask = mask & (tl.load(identity_ptr + i, mask=mask, other=-1) >= 0)
     x, y = tl.load(x_ptr + i, mask=mask, other=0), tl.load(y_ptr + i, mask=mask, other=0)
     kind = 0
     if SPECIES > 1:

@@ -11,13 +11,16 @@ from triton.compiler import ASTSource
 from pinnfuse.kernels.jets.offline import Resources, _usage
 from pinnfuse.kernels.physarum import OPTIONS, agent_sense_and_update_kernel, diffuse_and_decay_kernel
 from pinnfuse.kernels.physarum.agents import pheromone_deposit_kernel
+from pinnfuse.kernels.physarum.exchange import pack_kernel, unpack_kernel
 
 TYPES = {"x_ptr": "i32", "y_ptr": "i32", "heading_ptr": "i32", "identity_ptr": "i32", "kind_ptr": "i32"}
 TYPES |= {"integers_ptr": "i32", "clock_ptr": "i64", "obstacle_ptr": "u8"}
+INTEGERS = ("counters_ptr", "free_ptr", "upper_ptr", "lower_ptr", "records_ptr", "sent_ptr", "before_ptr")
+TYPES |= dict.fromkeys(INTEGERS, "i32")
 
 
 def resources(capability: int, deposit: int = 1, half: bool = False, **flags: Any) -> list[Resources]:
-    """Registers, stack and shared memory of the three kernels for a compute capability (80, 90, 100).
+    """Registers, stack and shared memory of the five kernels for a compute capability (80, 90, 100).
 
     Args:
         capability: times ten.
@@ -27,7 +30,7 @@ def resources(capability: int, deposit: int = 1, half: bool = False, **flags: An
     """
     constants = {"SPECIES": 1, "TORUS": True, "BILINEAR": False, "OBSTACLES": False, "FOOD": False, "ALIGNED": True}
     constants |= {"SENSE": True, "MOVE": True, "DEPOSIT": deposit, "COUNT": deposit != 3, "ROWS": 4, "BLOCK": 128}
-    constants["WIDE"] = False
+    constants |= {"WIDE": False, "SLOTS": False}
     overlap = capability >= 90
     constants["OVERLAP"] = overlap
     constants |= flags
@@ -36,7 +39,9 @@ def resources(capability: int, deposit: int = 1, half: bool = False, **flags: An
     types["cleared_ptr"] = types["trail_ptr"]
     kernels = (agent_sense_and_update_kernel, pheromone_deposit_kernel, diffuse_and_decay_kernel)
     options = OPTIONS | ({"launch_pdl": True} if overlap else {})
-    return [_compile(kernel, types, constants, capability, options) for kernel in kernels]
+    found = [_compile(kernel, types, constants, capability, options) for kernel in kernels]
+    large = constants | {"BLOCK": 1024}
+    return found + [_compile(kernel, types, large, capability, OPTIONS) for kernel in (pack_kernel, unpack_kernel)]
 
 
 def _compile(

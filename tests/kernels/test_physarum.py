@@ -91,6 +91,58 @@ def test_deposits_of_a_crowd(deposits, crowd, where) -> None:
     assert torch.equal(sim.colony.trails[0].flatten().double().cpu(), exact)
 
 
+@pytest.mark.parametrize("deposits", ["count", "two-stage"])
+def test_empty_slots_do_nothing(deposits, where) -> None:
+    """Every third place empty: the run of the others alone, from fused and from single stages."""
+    field = torch.rand(12, 16, generator=torch.Generator().manual_seed(1))
+    options = {"field": field, "sensor_distance": 5.0, "deposits": deposits, "seed": 4, "device": where}
+    whole = Physarum((12, 16), 90, backend="triton", **options)
+    x, y, h, number = (getattr(whole.colony, k).clone() for k in ("x", "y", "heading", "identity"))
+    kept = (number % 3 != 0).nonzero()[:, 0]
+    for backend in ("triton", dict.fromkeys(STAGES, "torch") | {"deposit": "triton"}, "torch"):
+        sparse = Physarum((12, 16), 90, backend=backend, **options)
+        few = Physarum((12, 16), len(kept), backend="torch", **options)
+        sparse.colony.slots = True
+        sparse.colony.identity.masked_fill_(number % 3 == 0, -1)
+        for name, values in (("x", x), ("y", y), ("heading", h), ("identity", number)):
+            getattr(few.colony, name).copy_(values[kept])
+        sparse.step()
+        few.step()
+        assert torch.equal(sparse.field, few.field) and torch.equal(sparse.colony.x[kept], few.colony.x)
+
+
+@pytest.mark.parametrize("torus", [True, False])
+def test_what_a_band_sends_and_takes(torus, where) -> None:
+    """The kernels put the same agents into the same messages, and free and fill as many slots, as torch does."""
+    from pinnfuse.kernels import physarum
+    from pinnfuse.simulation.physarum.split import bands, exchange
+
+    band = bands.Band(rank=0, ranks=3, height=33, torus=torus, halo=4)
+    found = []
+    for device, kernels in (("cpu", exchange), (where, physarum)):
+        c = Physarum(
+            (band.rows, 20), 300, species=3, seed=5, sensor_distance=2.0, device=device, backend="torch"
+        ).colony
+        c.identity[::7] = -1
+        c.identity[220:] = -1  # beyond the end
+        counters = torch.tensor([0, 220] + 6 * [0], dtype=torch.int32, device=device)
+        messages = [exchange.Message(c.fields[0], band.beyond(edge)) for edge in (0, 1)]
+        for message in messages:
+            message.make_room(200)
+        free = torch.empty(300, dtype=torch.int32, device=device)
+        kernels.pack(c, band, 2, counters, free, messages)
+        sent = [sorted(m.records[: int(counters[2 + 3 * e])].tolist()) for e, m in enumerate(messages)]
+        freed = sorted(free[: int(counters[0])].tolist())
+        numbers = counters.tolist()
+        message = messages[1]
+        message.header[:1] = counters[5:6]
+        kernels.unpack(c, message, counters[0:1] - 9, counters, free, 7)  # more records than free slots
+        agents = torch.stack([c.x, c.y, c.heading, c.identity, c.kind], dim=1)[c.identity >= 0]
+        found.append((sent, freed, numbers, sorted(agents.tolist())))
+    assert found[0] == found[1]
+    assert found[0][2][5] > 9 and bool(found[0][0][0]) == torus
+
+
 def test_triton_needs_a_card_or_the_interpreter(monkeypatch) -> None:
     monkeypatch.delenv("PINNFUSE_INTERPRET")
     with pytest.raises(BackendUnavailable, match="needs a CUDA card"):
@@ -108,7 +160,7 @@ print(json.dumps([asdict(r) for capability, flags in json.loads(sys.argv[1]) for
 """
 BUILDS = [
     (80, {}),
-    (90, {"deposit": 2, "BLOCK": 512}),
+    (90, {"deposit": 2, "BLOCK": 512, "SLOTS": True}),
     (100, {"deposit": 3, "SPECIES": 3, "BILINEAR": True, "OBSTACLES": True, "FOOD": True, "half": True}),
 ]
 
@@ -119,7 +171,7 @@ def test_compiles_without_a_card(tmp_path, root) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = json.loads(done.stdout)
-    assert len(rows) == 9
+    assert len(rows) == 15
     assert all(row["stack"] <= 16 and 0 < row["registers"] <= 128 for row in rows), rows
 
 

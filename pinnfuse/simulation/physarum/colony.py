@@ -13,8 +13,8 @@ class Colony:
     """Agents and field on one device. No tensor is ever replaced, so CUDA graphs stay valid.
 
     Agents are structures of arrays, in any order: what an agent does depends on its `identity`, not on its place, so
-    they can be sorted, or handed to another process. `first` and `rows` tell which rows of the torus the field holds; a
-    process that owns a band of rows with a halo sets them, and here they are 0 and the height.
+    they can be sorted, or handed to another process. With `slots`, places with a negative identity are empty. `first`
+    and `rows` tell which rows of the torus the field holds; here they are 0 and the height.
 
     Fields are double-buffered: a step reads `fields[now]` and `trails[now]`, writes `fields[1 - now]`, and clears
     `trails[1 - now]` for the deposits of the step after.
@@ -36,6 +36,7 @@ class Colony:
     torus: bool
     bilinear: bool
     deposits: str  # "count", "two-stage" or "float"
+    slots: bool = False
     first: int = 0
     now: int = 0
 

@@ -228,10 +228,13 @@ class Physarum:
         return self
 
     def sort(self) -> None:
-        """Order the agents in memory by tiles of 16 x 16 cells."""
+        """Order the agents in memory by tiles of 16 x 16 cells, empty slots last."""
         c = self.colony
         tiles = -(-c.shape[1] // 16)
-        order = ((c.y >> 20) * tiles + (c.x >> 20)).argsort()
+        tile = (c.y >> 20) * tiles + (c.x >> 20)
+        if c.slots:
+            tile = tile.masked_fill(c.identity < 0, 2**31 - 1)  # empty ones last
+        order = tile.argsort()
         for values in (c.x, c.y, c.heading, c.identity, c.kind):
             values.copy_(values[order])
 

@@ -53,6 +53,8 @@ def deposit(c: Colony) -> None:
     trail = c.trails[c.now]
     cell = _cell(c, c.x >> 16, c.y >> 16) + c.kind.long() * (c.rows * c.shape[1])
     amount = torch.ones_like(c.x) if trail.dtype == torch.int32 else _real(c, "deposit").to(trail.dtype)[c.kind]
+    if c.slots:
+        amount = amount * (c.identity >= 0)
     trail.view(-1).index_add_(0, cell, amount)
 
 
