@@ -1,0 +1,286 @@
+"""A neural operator as a LightningModule: data and physics in one loss, rollouts, fine-tuning on one instance."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torchmetrics import MeanMetric
+
+from pinnfuse.datamodules.grids import GridBatch
+from pinnfuse.models.operators import for_task
+from pinnfuse.models.pinn import NonFiniteLoss
+from pinnfuse.models.recorded import RecordedModule
+from pinnfuse.optimizers import PhasedOptimizer
+from pinnfuse.tasks import Scales, SurrogateSpec, Task, WindowTask, relative_errors
+
+
+class FineTuned(NamedTuple):
+    """The prediction of a network that was trained on for one instance, and its physics term after every step."""
+
+    prediction: Tensor
+    physics: list[float]
+
+
+class GridSurrogate(RecordedModule):
+    """Trains a network on a task: `data_weight` times the relative L2 error plus `physics_weight` times the residual.
+
+    Logs `loss/total`, `loss/data`, `loss/<equation>` (mean squared residual over that of the trivial prediction),
+    `val/rel_l2/<field>` (mean over held-out samples) and `val/physics`. Values are those after the step they are logged
+    at. Inputs are scaled by `calibrate`, which the first batch does if nobody has.
+
+    Args:
+        task: what is learned.
+        net: `[B, channels, *space]` -> `[B, channels, *space]`; None builds the task's default network.
+        training: terms and phases; None takes the task's default.
+        backend: of the residual, see `pinnfuse.FusedGridResidualLoss`.
+        log_every: steps between two rows of losses.
+
+    Example:
+        >>> task = pinnfuse.tasks.get("darcy")
+        >>> Trainer(max_epochs=1).fit(GridSurrogate(task), GridDataModule(task))
+    """
+
+    mean: Tensor
+    spread: Tensor
+    output: Tensor
+    residual_scale: Tensor
+    calibrated: Tensor
+
+    def __init__(
+        self,
+        task: Task,
+        net: nn.Module | None = None,
+        training: SurrogateSpec | None = None,
+        backend: str = "auto",
+        log_every: int = 50,
+    ):
+        super().__init__()
+        if log_every < 1:
+            raise ValueError(f"GridSurrogate: `log_every` must be at least 1; got {log_every}")
+        self.automatic_optimization = False
+        self.task, self.log_every = task, log_every
+        self.training_spec = task.training if training is None else training
+        self.net = for_task(task) if net is None else net
+        self.physics = task.physics(backend)
+        inside, outside = task.channels
+        for name, size, value in (
+            ("mean", inside, 0.0),
+            ("spread", inside, 1.0),
+            ("output", outside, 1.0),
+            ("residual_scale", len(task.pde.equations), 1.0),
+        ):
+            self.register_buffer(name, torch.full((size,), value))
+        self.register_buffer("calibrated", torch.tensor(False))
+        self.metrics = nn.ModuleDict({field: MeanMetric() for field in task.fields})
+        self.physics_metric = MeanMetric()
+        self.to(getattr(torch, self.training_spec.precision))
+        self.rel_l2, self.last_loss, self.last_physics = {}, math.nan, math.nan
+        self.phase_starts, self.row_written = [], False
+        self._batch: GridBatch | None = None
+        self._recent: list[tuple[int, Tensor]] = []
+
+    # -- prediction ----------------------------------------------------------------------------------------------
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Prediction, laid out as the task's targets."""
+        return self._predict(self.net, inputs)
+
+    def _predict(self, net: nn.Module, inputs: Tensor) -> Tensor:
+        space = (1,) * len(self.task.shape)
+        channels = (self.task.encode(inputs) - self.mean.view(-1, *space)) / self.spread.view(-1, *space)
+        positions = self.task.positions(channels)
+        if len(positions):
+            channels = torch.cat([channels, positions.expand(len(channels), *positions.shape)], dim=1)
+        return self.task.decode(inputs, net(channels) * self.output.view(-1, *space))
+
+    def calibrate(self, inputs: Tensor) -> None:
+        """Take the scales of numbers from inputs (no solutions); a few dozen are enough."""
+        scales: Scales = self.task.scales(inputs.to(self.mean))
+        with torch.no_grad():
+            for buffer, value in zip((self.mean, self.spread, self.output, self.residual_scale), scales, strict=True):
+                buffer.copy_(value)
+            self.physics.equation_weights.copy_(1.0 / (self.residual_scale * len(self.residual_scale)))
+            self.calibrated.fill_(True)
+
+    @torch.no_grad()
+    def rollout(self, inputs: Tensor, windows: int) -> Tensor:
+        """Windows one after the other, each from the one before: `[B, windows * ahead, C, *space]`."""
+        if not isinstance(self.task, WindowTask):
+            raise ValueError(f"GridSurrogate.rollout: needs a task with time; {self.task.name!r} is a map.")
+        found = []
+        for _ in range(windows):
+            found.append(self(inputs))
+            inputs = torch.cat([inputs, found[-1]], dim=1)[:, -self.task.history :]
+        return torch.cat(found, dim=1)
+
+    # -- losses --------------------------------------------------------------------------------------------------
+
+    def physics_term(self, inputs: Tensor, prediction: Tensor) -> Tensor:
+        """Mean squared residual over that of the trivial prediction, mean over equations."""
+        return self.physics(*self.task.residual(inputs, prediction))
+
+    def terms(self, batch: GridBatch) -> dict[str, Tensor]:
+        """The terms that the training spec asks for, without their weights: "data", "physics"."""
+        spec, prediction = self.training_spec, self(batch.inputs)
+        found = {}
+        if spec.loss != "physics":
+            n = batch.labelled
+            found["data"] = relative_errors(self.task, prediction[:n], batch.targets[:n]).mean()
+        if spec.loss != "data":
+            found["physics"] = self.physics_term(batch.inputs, prediction)
+        return found
+
+    def total(self, terms: dict[str, Tensor]) -> Tensor:
+        """Their weighted sum."""
+        weights = {"data": self.training_spec.data_weight, "physics": self.training_spec.physics_weight}
+        if len(terms) == 1:  # a weight on the only term would change the step of no optimiser but gradient descent
+            return next(iter(terms.values()))
+        return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+
+    # -- training ------------------------------------------------------------------------------------------------
+
+    def configure_optimizers(self) -> PhasedOptimizer:
+        return PhasedOptimizer(self.parameters(), self.training_spec.phases, announces_changes=True)
+
+    def training_step(self, batch: GridBatch, batch_idx: int) -> None:
+        """One optimisation step."""
+        wrapped: Any = self.optimizers()
+        schedule = self.schedule
+        if self._batch is None and not self.calibrated:
+            self.calibrate(batch.inputs)
+        self._batch, self.row_written = batch, False
+        schedule.enter_next_phase()
+        schedule.new_objective()
+        first = self.global_step == 0
+        self._recent.append((self.global_step + 1, wrapped.step(self._closure).detach()))
+        if len(self.phase_starts) <= schedule.phase_index:
+            self.phase_starts.append((self.global_step - 1, schedule.phase.optimizer))
+        if self.global_step % self.log_every == 0 or first:
+            self.log_dict(self.report(), logger=False)
+            self.row_written = not first or self.log_every == 1
+        if schedule.finished:
+            self.trainer.should_stop = True
+
+    def _closure(self) -> Tensor:
+        """Loss with gradients, clipped where the phase says so."""
+        assert self._batch is not None
+        params = [p for group in self.schedule.param_groups for p in group["params"]]
+        for p in params:
+            p.grad = None
+        loss = self.total(self.terms(self._batch))
+        self.manual_backward(loss)
+        if self.schedule.phase.clip is not None and self.schedule.first_order:
+            nn.utils.clip_grad_norm_(params, self.schedule.phase.clip)
+        return loss.detach()
+
+    def on_train_end(self) -> None:
+        if self._batch is not None:
+            self.report()
+
+    def report(self) -> dict[str, float]:
+        """Check the steps since the last report, then record every term on the last batch; returns the terms."""
+        self.check()
+        assert self._batch is not None
+        with torch.no_grad():
+            terms = self.terms(self._batch)
+            values = {"loss/total": self.total(terms)}
+            if "data" in terms:
+                values["loss/data"] = terms["data"]
+            if "physics" in terms:
+                arguments = self.task.residual(self._batch.inputs, self(self._batch.inputs))
+                each = self.physics.evaluate(*arguments).per_equation
+                for (name, value), scale in zip(each.items(), self.residual_scale, strict=True):
+                    values[f"loss/{name}"] = value / scale
+        stacked = torch.stack(list(values.values()))
+        if self.trainer.world_size > 1:
+            stacked = self.trainer.strategy.reduce(stacked, reduce_op="mean")
+        metrics = dict(zip(values, stacked.tolist(), strict=True))
+        self.last_loss = metrics["loss/total"]
+        self.record(metrics | {"lr": float(self.schedule.param_groups[0]["lr"])})
+        return metrics
+
+    def check(self) -> None:
+        """Raise `NonFiniteLoss` for the first step since the last check whose loss or gradient was not finite."""
+        recent, self._recent = self._recent, []
+        sums = [p.detach().abs().sum() for p in self.parameters()] + [loss for _, loss in recent]
+        if bool(torch.stack(sums).isfinite().all()):
+            return
+        wrong = [step for step, loss in recent if not bool(loss.isfinite())]
+        raise NonFiniteLoss(*((wrong[0], ["total"]) if wrong else (self.global_step, ["gradient"])))
+
+    # -- validation ----------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
+        prediction = self(batch.inputs)
+        errors = relative_errors(self.task, prediction, batch.targets)
+        for metric, values in zip(self._metrics().values(), errors.unbind(1), strict=True):
+            metric.update(values)
+        self.physics_metric.update(self.physics_term(batch.inputs, prediction))
+
+    def _metrics(self) -> dict[str, MeanMetric]:
+        return dict(self.metrics.items())  # type: ignore[arg-type]  # a ModuleDict has no item type
+
+    def on_validation_epoch_end(self) -> None:
+        self.rel_l2 = {name: float(metric.compute()) for name, metric in self._metrics().items()}
+        self.last_physics = float(self.physics_metric.compute())
+        for metric in (*self._metrics().values(), self.physics_metric):
+            metric.reset()
+        values = {f"val/rel_l2/{name}": value for name, value in self.rel_l2.items()}
+        self.log_dict(values, logger=False)
+        self.record(values | {"val/physics": self.last_physics})
+
+    # -- fine-tuning ---------------------------------------------------------------------------------------------
+
+    def fine_tune(self, inputs: Tensor, steps: int, lr: float = 1e-3, anchor: float = 0.0) -> FineTuned:
+        """Train a copy of the network on the residual of these instances alone; the network itself stays as it was.
+
+        Args:
+            inputs: one instance or a few, `[B, ...]`; their solutions are not used.
+            steps: of Adam.
+            lr: its learning rate.
+            anchor: weight of the squared relative distance from the prediction before.
+
+        Source: Li et al., Physics-informed neural operator for learning partial differential equations, ACM/IMS J. Data
+        Science 1 (2024), section 3.2.
+        """
+        net = copy.deepcopy(self.net)
+        optimizer = torch.optim.Adam(net.parameters(), lr=lr)
+        history: list[Tensor] = []
+        with torch.enable_grad():
+            start = self(inputs).detach()
+            for _ in range(steps):
+                optimizer.zero_grad()
+                prediction = self._predict(net, inputs)
+                physics = self.physics_term(inputs, prediction)
+                loss = physics
+                if anchor:
+                    loss = loss + anchor * relative_errors(self.task, prediction, start).square().mean()
+                loss.backward()
+                optimizer.step()
+                history.append(physics.detach())
+        with torch.no_grad():
+            prediction = self._predict(net, inputs)
+            history.append(self.physics_term(inputs, prediction))
+        return FineTuned(prediction, torch.stack(history).tolist())
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.check()
+        for logger in self.loggers:  # what a resumed run shows of the steps before
+            logger.save()
+        checkpoint["pinnfuse"] = {
+            "step": self.global_step,
+            "last_loss": self.last_loss,
+            "rel_l2": dict(self.rel_l2),
+            "phase_starts": list(self.phase_starts),
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        kept = checkpoint.get("pinnfuse", {})
+        self.last_loss, self.rel_l2 = kept.get("last_loss", math.nan), dict(kept.get("rel_l2", {}))
+        self.phase_starts = [(step, name) for step, name in kept.get("phase_starts", [])]
