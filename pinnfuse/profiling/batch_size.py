@@ -47,8 +47,8 @@ def auto_batch_size(
     """The number of samples for which a step takes `fraction` of the memory that is free now.
 
     A step is `residual(model, draw(n))` and the gradients of all parameters. Memory is measured for `start` and more
-    samples until it grows, a line through the last two sizes gives a guess, and the guess is run: it shrinks while it
-    does not fit.
+    samples until it grows, a line through the last two sizes gives a guess, and the guess is run: it becomes the next
+    size where much is left, and shrinks while it does not fit.
 
     Args:
         residual: loss of (model, samples), e.g. `FusedResidualLoss(pde)` or `lambda net, a: loss(net(a))`.
@@ -97,9 +97,15 @@ def auto_batch_size(
         peaks.append(measure(sizes[-1]))
         if peaks[-1] > budget:
             break
-    slope, fixed = _line(sizes, peaks)
-    guess = largest if slope <= 0 else min(largest, max(start, int((budget - fixed) / slope)))
-    peak = measure(guess)
+    while True:  # a line through the last two, until it holds or bounds nothing
+        slope, fixed = _line(sizes, peaks)
+        guess = largest if not slope else min(largest, max(start, int((budget - fixed) / slope)))
+        guess = min(guess, 16 * sizes[-1])
+        peak = measure(guess)
+        if peak > 0.75 * budget or guess == largest or guess <= sizes[-1]:
+            break
+        sizes.append(guess)
+        peaks.append(peak)
     while peak > budget and guess > start:
         smaller = 0.9 if math.isinf(peak) else min(0.98, (budget - fixed) / max(peak - fixed, 1.0))
         guess = max(start, int(guess * smaller))
@@ -108,11 +114,11 @@ def auto_batch_size(
 
 
 def _line(sizes: list[int], peaks: list[float]) -> tuple[float, float]:
-    """Slope and value at 0 through the last two finite measurements."""
+    """Slope >= 0 and value at 0 of the line through the last two finite measurements."""
     finite = [(n, p) for n, p in zip(sizes, peaks, strict=True) if math.isfinite(p)][-2:]
     if len(finite) < 2:
         n, p = finite[0]
         return p / n, 0.0
     (n1, p1), (n2, p2) = finite
-    slope = (p2 - p1) / (n2 - n1)
-    return slope, p1 - slope * n1
+    slope = max((p2 - p1) / (n2 - n1), 0.0)
+    return slope, p1 - slope * n1 if slope else max(p1, p2)
