@@ -8,6 +8,10 @@ class BackendUnavailable(RuntimeError):
     """An explicitly requested backend cannot run here; the message says why. Nothing falls back silently."""
 
 
+class ProcessDied(RuntimeError):
+    """One of several processes ended before its work was done, and the others were stopped."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """What an error about an unknown name ends with: the closest known name, if any is close, and all of them.
 

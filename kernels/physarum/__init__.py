@@ -78,14 +78,14 @@ def pack(c: Any, band: Any, drift: int, counters: Tensor, free: Tensor, messages
     """Free the slots of agents outside of a band, and copy those near its edges; see `physarum/split/exchange.py`."""
     block = 1024 if len(c.x) >= 1 << 16 else 128
     upper, lower = messages
-    args = (counters, c.x, c.y, c.heading, c.identity, c.kind, free, upper.records, lower.records)
+    args: tuple[Any, ...] = (counters, c.x, c.y, c.heading, c.identity, c.kind, free, upper.records, lower.records)
     args += (len(c.x), band.beyond(0), band.size, band.beyond(0), band.beyond(1), drift, upper.room, lower.room)
     _launch(pack_kernel, (triton.cdiv(len(c.x), block),), args, {"BLOCK": block}, overlap=False)
 
 
 def unpack(c: Any, message: Any, before: Tensor, counters: Tensor, free: Tensor, base: int) -> None:
     """Put the agents of a message, whose strip begins at row `base`, into slots."""
-    args = (message.records, message.header, before, counters, free)
+    args: tuple[Any, ...] = (message.records, message.header, before, counters, free)
     args += (c.x, c.y, c.heading, c.identity, c.kind, message.room, base)
     _launch(unpack_kernel, (max(1, triton.cdiv(message.room, 256)),), args, {"BLOCK": 256}, overlap=False)
 

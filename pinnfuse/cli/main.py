@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pinnfuse.cli import fluid, grid, operators, physarum, profiling
-from pinnfuse.errors import BackendUnavailable
+from pinnfuse.errors import BackendUnavailable, ProcessDied
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.bench.subcommand == "grid":
             return grid.bench(options.bench.grid, _device(options.bench.grid.device), _console())
         return _bench_jets(options.bench.jets)
-    except (ValueError, BackendUnavailable) as error:
+    except (ValueError, BackendUnavailable, ProcessDied) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
         return 1
     except KeyboardInterrupt:

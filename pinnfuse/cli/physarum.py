@@ -50,6 +50,9 @@ def parser() -> ArgumentParser:
     parser.add_argument("--out", type=str, required=True, help="comma-separated files: .gif, .apng, .mp4, .png")
     parser.add_argument("--save", type=str, default=None, help="file for the last state")
     parser.add_argument("--resume", type=str, default=None, help="state to go on from, instead of a new colony")
+    parser.add_argument("--save_every", type=int, default=0, help="steps between states saved on the way; 0 none")
+    parser.add_argument("--devices", type=int, default=1, help="cards (processes, with --device cpu) to split it over")
+    parser.add_argument("--window", type=int, default=6, help="steps between exchanges of a split run, at most")
     parser.add_argument("--every", type=int, default=10, help="steps between frames")
     parser.add_argument("--palette", type=str, default="slime", help=f"comma-separated, in turn: {', '.join(PALETTES)}")
     parser.add_argument("--cycle", type=int, default=0, help="places the palette turns each frame, of 256")
@@ -71,21 +74,51 @@ def _parameters() -> dict[str, str]:
 
 
 def run(options: Namespace, device: Any, console: Console) -> int:
+    from pinnfuse.simulation.physarum import split
+
+    if options.save_every and not options.save:
+        raise ValueError("--save_every: needs a file; add --save.")
+    if split.under_torchrun():
+        _part(split.join(device.type), options)
+    elif options.devices > 1:
+        split.spawn(_part, options.devices, options, device=device.type)
+    else:
+        _film(options, _colony(options, device), console)
+    return 0
+
+
+def _part(device: Any, options: Namespace) -> None:
+    """One process of several; the first one writes."""
+    import torch.distributed as dist
+
+    from pinnfuse.simulation.physarum.split import SplitPhysarum
+
+    first = dist.get_rank() == 0
+    if not first:
+        options.out, options.live = "", False
+    sim = SplitPhysarum(_colony(options, device), window=options.window)
+    _film(options, sim, Console(quiet=not first))
+
+
+def _film(options: Namespace, sim: Any, console: Console) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from pinnfuse.simulation.physarum.movie import film
 
-    sim = _colony(options, device)
     names = _names(options.palette)
     live = _Live(options) if options.live else None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("steps", total=options.steps)
+        saved = [0]
 
         def watch(done: int, frame: Any) -> None:
             progress.update(task, completed=done)
             if live:
                 live.show(sim.steps_done, frame)
+            if options.save_every and done - saved[-1] >= options.save_every:
+                sim.save(options.save)
+                saved.append(done)
 
         written = film(
             sim,
@@ -104,7 +137,6 @@ def run(options: Namespace, device: Any, console: Console) -> int:
     if live:
         live.finish()
     console.print(f"wrote {', '.join(map(str, written))}", soft_wrap=True, highlight=False)
-    return 0
 
 
 def _colony(options: Namespace, device: Any) -> Any:

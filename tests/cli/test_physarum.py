@@ -89,3 +89,19 @@ def test_a_wrong_kernel_gives_no_number(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cases.Case, "colony", lambda self, *_: made.pop(0))
     row = runner.measure(case, device, 0.01)
     assert "step_ms" not in row and "bits differ" in row["failed"]
+
+
+def test_a_run_over_two_processes_writes_the_same_files(tmp_path: Path) -> None:
+    options = ["--shape", "60x30", "--every", "6", "--agents", "300", "--sensor_distance", "3"]
+    for name, more in (("one", []), ("two", ["--devices", "2", "--window", "3"])):
+        files = ["--out", str(tmp_path / f"{name}.png"), "--save", str(tmp_path / f"{name}.pt"), "--save_every", "5"]
+        assert main([*SMALL, *options, *more, *files]) == 0
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    one, two = (Physarum.load(tmp_path / f"{name}.pt", backend="torch") for name in ("one", "two"))
+    assert torch.equal(one.field, two.field) and torch.equal(one.positions, two.positions)
+
+
+def test_a_mistake_in_a_process_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--devices", "2", "--out", str(tmp_path / "a.gif")]) == 1
+    error = capsys.readouterr().err
+    assert "bands of 10 rows are thinner than what a step reaches" in error and "Traceback" not in error

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from pinnfuse.simulation.physarum.files import whole
 from pinnfuse.simulation.physarum.palettes import palette
 from pinnfuse.simulation.physarum.pictures import check, exposure, picture, write_open
-from pinnfuse.simulation.physarum.simulation import Physarum
+
+if TYPE_CHECKING:
+    from pinnfuse.simulation.physarum.simulation import Physarum
+    from pinnfuse.simulation.physarum.split import SplitPhysarum
 
 Watch = Callable[[int, Image.Image], None]
 
 
 def film(
-    sim: Physarum,
+    sim: Physarum | SplitPhysarum,
     steps: int,
     paths: Sequence[str | Path],
     *,

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,18 +20,21 @@ from torch import Tensor
 from pinnfuse.errors import nearest
 from pinnfuse.simulation.physarum.files import whole
 from pinnfuse.simulation.physarum.palettes import SPECIES, palette, rgb
-from pinnfuse.simulation.physarum.simulation import Physarum
+
+if TYPE_CHECKING:
+    from pinnfuse.simulation.physarum.simulation import Physarum
+    from pinnfuse.simulation.physarum.split import SplitPhysarum
 
 SUFFIXES = (".png", ".gif", ".apng", ".mp4")
 
 
-def exposure(sim: Physarum) -> float:
+def exposure(sim: Physarum | SplitPhysarum) -> float:
     """A brightness that suits the run from its start: four times the mean field of the steady state,
     keep / decay x deposits per cell (without decay: what 100 steps leave)."""
-    c = sim.colony
-    deposit, keep = (float(c.reals[:, k].double().mean()) for k in (0, 1))
-    per_cell = len(c.x) * deposit / (c.shape[0] * c.shape[1])
-    return 4 * per_cell * (keep / (1 - keep) if keep < 1 else 100.0) or 1.0
+    deposit, decay = float(np.mean(sim.parameters.deposit)), float(np.mean(sim.parameters.decay))
+    height, width = sim.settings["shape"]
+    per_cell = sim.settings["agents"] * deposit / (height * width)
+    return 4 * per_cell * ((1 - decay) / decay if decay > 0 else 100.0) or 1.0
 
 
 def picture(

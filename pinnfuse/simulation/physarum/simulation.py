@@ -101,8 +101,8 @@ class Physarum:
         obstacles = checks.map_of("obstacles", obstacles, shape)
         blocked = None if obstacles is None else (obstacles != 0).to(self.device, torch.uint8)
         given = checks.agents(positions, headings, agents, shape, blocked)
-        self.settings = {"shape": shape, "agents": agents, "species": species, "seed": seed, "dtype": str(dtype)[6:]}
-        self.settings |= {"boundary": boundary, "sensing": sensing, "deposits": deposits}
+        self.settings: dict[str, Any] = {"shape": shape, "agents": agents, "species": species, "seed": seed}
+        self.settings |= {"boundary": boundary, "sensing": sensing, "deposits": deposits, "dtype": str(dtype)[6:]}
 
         clock = torch.tensor([0, seed], dtype=torch.int64, device=self.device)
         identity = torch.arange(agents, dtype=torch.int32, device=self.device)

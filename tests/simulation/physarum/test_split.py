@@ -30,7 +30,8 @@ def pair(case: str) -> tuple[SplitPhysarum, Physarum]:
     """The same colony, split and whole. A step reaches 6 rows at most: bands of 14 hold for one or two."""
     options = {"agents": AGENTS, "sensor_distance": 2.5, "speed": 1.0, "jitter": 8.0, "seed": 11, "backend": "torch"}
     options |= {"field": torch.rand(SHAPE, generator=torch.Generator().manual_seed(0))} | CASES[case]
-    return SplitPhysarum(SHAPE, window=3, **options), Physarum(SHAPE, **options)
+    whole = Physarum(SHAPE, **options)
+    return SplitPhysarum(whole, window=3), whole
 
 
 def assert_same(split: SplitPhysarum, whole: Physarum) -> None:
@@ -61,7 +62,7 @@ def run_all(device: torch.device, folder: Path, resume: Path | None) -> None:
     with pytest.raises(ValueError, match="a step would reach 17 rows far, and the halo has"):
         split.set(sensor_distance=15.0)
     if resume is not None:
-        split = SplitPhysarum.load(resume, backend="torch")
+        split = SplitPhysarum(Physarum.load(resume, backend="torch"))
         whole.run(5)
     split.run(5)
     split.save(folder / f"{ranks}.pt")
@@ -80,7 +81,7 @@ def test_one_process(monkeypatch) -> None:
     finally:
         dist.destroy_process_group()
     with pytest.raises(RuntimeError, match="no process group"):
-        SplitPhysarum((20, 20), 5)
+        SplitPhysarum(Physarum((20, 20), 5))
 
 
 def test_two_and_four_processes_and_one_that_dies(tmp_path) -> None:

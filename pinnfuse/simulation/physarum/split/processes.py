@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from pinnfuse.errors import ProcessDied
+
 TIMEOUT = 60.0
 """Seconds that a process waits for its neighbours before it ends with an error."""
 
@@ -42,21 +44,20 @@ def spawn(worker: Callable[..., None], ranks: int, *args: Any, device: str = "cp
     """`worker(device, *args)` in `ranks` new processes that form a group; returns when all have ended.
 
     Raises:
-        RuntimeError: one ended with an error, whose last line the message gives, or was killed; the others are stopped.
+        ProcessDied: one ended with an error, whose last line the message gives, or was killed; the others are stopped.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
+    rest = "the others were stopped"
     try:
         mp.spawn(_enter, (worker, ranks, port, device, timeout, args), nprocs=ranks)
     except mp.ProcessRaisedException as error:
         reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), "no message")
-        raise RuntimeError(
-            f"process {error.error_index} of {ranks} ended: {reason}; the others were stopped."
-        ) from error
+        raise ProcessDied(f"process {error.error_index} of {ranks} ended: {reason}; {rest}.") from error
     except mp.ProcessExitedException as error:
         how = f"by signal {error.signal_name}" if error.signal_name else f"with status {error.exit_code}"
-        raise RuntimeError(f"process {error.error_index} of {ranks} ended {how}; the others were stopped.") from error
+        raise ProcessDied(f"process {error.error_index} of {ranks} ended {how}; {rest}.") from error
 
 
 def _enter(rank: int, worker: Any, ranks: int, port: int, device: str, timeout: float, args: tuple[Any, ...]) -> None:

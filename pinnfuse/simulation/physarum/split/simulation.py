@@ -22,15 +22,15 @@ AGENTS = ("x", "y", "heading", "identity", "kind")
 
 
 class SplitPhysarum:
-    """`Physarum` over the processes of a group; every method is called by all of them, with the same arguments.
+    """A colony handed over to the processes of a group; every method is called by all of them, with the same arguments.
 
         dist.init_process_group("nccl")  # or "gloo"
-        sim = SplitPhysarum((4096, 4096), 16_000_000, device=f"cuda:{local_rank}")
+        sim = SplitPhysarum(Physarum((4096, 4096), 16_000_000, device=f"cuda:{local_rank}"))
         sim.run(1000)
         sim.save("state.pt")  # a file as Physarum.save writes it: any number of processes goes on from it
 
-    A process simulates its band and `halo` rows on either side as a domain of its own, whose outermost rows become
-    wrong from step to step, by sensor distance + speed + diffusion. Before the wrong ones reach the band, after `window`
+    A process simulates its band and a halo on either side as a domain of its own, whose outermost rows become wrong
+    from step to step, by sensor distance + speed + diffusion. Before the wrong ones reach the band, after `window`
     steps, neighbours exchange the rows and the agents along their edges, once. An agent that has left a band is in the
     neighbour's halo already, and changes its owner. Random numbers belong to the agent's number and the step, and
     deposits are whole numbers, so 1, 2 or 4 processes give the same bits (with `deposits="float"` nearly the same).
@@ -38,76 +38,41 @@ class SplitPhysarum:
     With kernels nothing waits for the device between exchanges, and an exchange waits for the one before only.
 
     Args:
-        shape, agents, device, options: as `Physarum` takes them; each process makes the start of the whole colony once.
+        whole: the colony, the same in every process (each makes or loads it, on its own device); it can be dropped
+            afterwards.
         window: steps between exchanges at most, >= 1; fewer where bands are thin. More steps mean fewer messages and
             more rows computed twice.
         group: the processes; all of them by default.
 
     Raises:
-        ValueError: whatever `Physarum` refuses, a window below 1, bands thinner than what a step reaches.
+        ValueError: a window below 1, bands thinner than what a step reaches.
         RuntimeError: no process group.
     """
 
-    def __init__(
-        self,
-        shape: tuple[int, int],
-        agents: int = 5000,
-        *,
-        window: int = 6,
-        group: dist.ProcessGroup | None = None,
-        device: torch.device | str = "cpu",
-        backend: str | Mapping[str, str] = "auto",
-        **options: Any,
-    ):
-        whole = Physarum(shape, agents, device=device, backend=backend, **options)
-        self._take(whole.state_dict(), whole.device, backend, window, group)
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path,
-        device: torch.device | str = "cpu",
-        backend: str | Mapping[str, str] = "auto",
-        *,
-        window: int = 6,
-        group: dist.ProcessGroup | None = None,
-    ) -> SplitPhysarum:
-        """The simulation that `save`, or `Physarum.save`, wrote; every process reads the file.
-
-        Raises:
-            ValueError: no such file, not such a file, or bands that are too thin.
-        """
-        sim = cls.__new__(cls)
-        whole = Physarum.load(path, device, backend)
-        sim._take(whole.state_dict(), whole.device, backend, window, group)
-        return sim
-
-    def _take(self, state: Mapping[str, Any], device: torch.device, backend: Any, window: int, group: Any) -> None:
+    def __init__(self, whole: Physarum, *, window: int = 6, group: dist.ProcessGroup | None = None):
         if not dist.is_initialized():
             raise RuntimeError("SplitPhysarum: no process group. Call torch.distributed.init_process_group first.")
         if window < 1:
             raise ValueError(f"SplitPhysarum: `window` must be >= 1; got {window!r}. Use 6.")
-        self.settings = {k: v for k, v in state["settings"].items() if k != "steps"}
-        parameters = Parameters(**state["parameters"])
-        self.group, self.device = group, device
+        state = whole.state_dict()
+        self.settings, self.group, self.device = dict(whole.settings), group, whole.device
         ranks, shape = dist.get_world_size(group), tuple(self.settings["shape"])
         torus, bilinear = self.settings["boundary"] == "torus", self.settings["sensing"] == "bilinear"
-        integers, _ = tables(parameters, state["attraction"], shape)
-        self._reach, self._moved = reach(integers, bilinear)
+        self._reach, self._moved = reach(whole.colony.integers, bilinear)
         halo = halo_for(self._reach, self._moved, window, shape[0], ranks)
         self.band = band = Band(dist.get_rank(group), ranks, shape[0], torus, halo)
         agents, counts = _start(state, band, self._drift)
         held = len(agents["x"])
         slots = max(1, held if ranks == 1 else max(held, counts.slots()))
-        given = {k: self.settings[k] for k in ("species", "seed", "boundary", "sensing", "deposits")}
+        given: dict[str, Any] = {k: self.settings[k] for k in ("species", "seed", "boundary", "sensing", "deposits")}
         self.local = Physarum(
             (band.rows, shape[1]),
             slots,
-            device=device,
-            backend=backend,
+            device=whole.device,
+            backend=whole.stages,
             dtype=getattr(torch, self.settings["dtype"]),
-            attraction=state["attraction"],
-            parameters=parameters,
+            attraction=whole.attraction,
+            parameters=whole.parameters,
             **given,
         )
         c = self.local.colony
@@ -115,13 +80,13 @@ class SplitPhysarum:
         self._grow(0, slots)
         for name in AGENTS:
             getattr(c, name)[:held].copy_(agents[name])
-        rows = torch.arange(band.first, band.first + band.rows, device=state["field"].device) % shape[0]
+        rows = torch.arange(band.first, band.first + band.rows, device=whole.device) % shape[0]
         c.fields[c.now].copy_(state["field"][:, rows])
         for name in ("food", "obstacles"):
             if name in state:
-                setattr(c, name, state[name][rows].to(device).contiguous())
+                setattr(c, name, state[name][rows].contiguous())
         c.clock.copy_(state["clock"])
-        self.local.steps_done = state["settings"]["steps"]
+        self.local.steps_done = whole.steps_done
         self._left = halo
         kernels: Any = exchange
         if "triton" in self.local.stages.values():
@@ -181,11 +146,12 @@ class SplitPhysarum:
         integers, _ = tables(parameters, matrix, self.settings["shape"])
         new = reach(integers, self.local.colony.bilinear)
         if self.band.ranks > 1 and new != (self._reach, self._moved):
-            fits = self.band.halo + self.band.halo // new[0] * new[1] <= self.band.height // self.band.ranks
+            smallest = self.band.height // self.band.ranks
+            fits = self.band.halo + self.band.halo // new[0] * new[1] <= smallest
             if new[0] > self.band.halo or not fits:
                 raise ValueError(
                     f"SplitPhysarum.set: a step would reach {new[0]} rows far, and the halo has {self.band.halo} of "
-                    f"bands of {self.band.height // self.band.ranks}. Save, and load with these values and another window."
+                    f"bands of {smallest}. Save, and load with these values and another window."
                 )
             self._reach, self._moved = new
             self._swap()  # counts who may move how far until the next one
@@ -247,7 +213,7 @@ class SplitPhysarum:
         if self.band.rank == 0:
             with whole(path) as temporary:
                 torch.save(state, temporary)
-        dist.barrier(self.group, **({"device_ids": [self.device.index or 0]} if self.device.type == "cuda" else {}))
+        self._gather(self.local.colony.clock)  # a barrier
 
     def _rows(self, held: Tensor) -> Tensor:
         """The whole of something of which each process holds [n, rows, W]."""
