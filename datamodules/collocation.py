@@ -11,6 +11,7 @@ from lightning.pytorch import LightningDataModule
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from pinnfuse import parallel
 from pinnfuse.models.problem_loss import INTERIOR
 from pinnfuse.optimizers import total_steps
 from pinnfuse.problems import Problem, TrainingSpec
@@ -93,14 +94,20 @@ class CollocationDataModule(LightningDataModule):
     def train_dataloader(self) -> CollocationStream:
         trainer = self.trainer
         rank, device = (trainer.global_rank, trainer.strategy.root_device) if trainer else (0, torch.device("cpu"))
+        if parallel.size() > 1 and self.training.sampler == "grid":
+            raise ValueError(
+                "CollocationDataModule: every process would draw the same grid of points; got training.sampler 'grid' "
+                f"and {parallel.size()} processes. Use 'sobol', 'lhs' or 'uniform', or one process with more points."
+            )
         return CollocationStream(self, rank, device)
 
     def val_dataloader(self) -> DataLoader:
-        """The reference: batches (points [N, d], fields [N, m]), NaN where the reference is masked."""
+        """The reference: batches (points [N, d], fields [N, m]), NaN where masked; a part for each rank."""
         points, fields, mask = self.problem.evaluation_points()
         fields = np.where(mask, fields, np.nan)
         data = TensorDataset(torch.as_tensor(points).to(self.dtype), torch.as_tensor(fields))
-        return DataLoader(data, batch_size=None, sampler=_Chunks(len(data), self.validation_batch))
+        first, end = (len(data) * k // parallel.size() for k in (parallel.rank(), parallel.rank() + 1))
+        return DataLoader(data, batch_size=None, sampler=_Chunks(first, end, self.validation_batch))
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
         if isinstance(batch, dict):  # collocation points are born on their device
@@ -129,6 +136,11 @@ class CollocationStream:
     def changes_every_step(self) -> bool:
         """Every step has points of its own."""
         return self.data.training.resample_every == 1 and not self._replaced
+
+    @property
+    def replaced(self) -> bool:
+        """Some points are others than those of the data module."""
+        return bool(self._replaced)
 
     def replace(self, term: str, points: Points) -> None:
         """Use these points for a term from now on."""
@@ -174,10 +186,10 @@ class CollocationStream:
 
 
 class _Chunks:
-    """Slices of consecutive rows: a sampler that spares the loader its row by row collation."""
+    """Slices of consecutive rows: a sampler that spares the loader its row by row collation. At least one."""
 
-    def __init__(self, rows: int, size: int):
-        self.slices = [slice(i, min(i + size, rows)) for i in range(0, rows, size)]
+    def __init__(self, first: int, end: int, size: int):
+        self.slices = [slice(i, min(i + size, end)) for i in range(first, max(end, first + 1), size)]
 
     def __len__(self) -> int:
         return len(self.slices)

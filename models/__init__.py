@@ -1,6 +1,6 @@
 """Coordinate networks and neural operators (plain `nn.Module`s), and the LightningModules that train them.
 
-`PINN` and `GridSurrogate` are loaded when first used: the networks alone do not import Lightning.
+`PINN`, `GridSurrogate` and `DataParallel` are loaded when first used: the networks alone do not import Lightning.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from pinnfuse.models.transform import InputTransform, OutputTransform
 from pinnfuse.models.unet import UNet
 
 if TYPE_CHECKING:
+    from pinnfuse.models.data_parallel import DataParallel
     from pinnfuse.models.pinn import PINN
     from pinnfuse.models.surrogate import GridSurrogate
 
@@ -25,6 +26,7 @@ __all__ = [
     "MLP",
     "OPERATORS",
     "PINN",
+    "DataParallel",
     "FactorisedLinear",
     "FourierFeatures",
     "GridSurrogate",
@@ -49,6 +51,10 @@ def __getattr__(name: str) -> Any:
         from pinnfuse.models.pinn import PINN
 
         return PINN
+    if name == "DataParallel":
+        from pinnfuse.models.data_parallel import DataParallel
+
+        return DataParallel
     if name == "GridSurrogate":
         from pinnfuse.models.surrogate import GridSurrogate
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from pinnfuse.balancing import CausalWeights, PointWeights, ResidualAttention, SelfAdaptive
+from pinnfuse import parallel
+from pinnfuse.balancing import CausalWeights, PerPointWeights, PointWeights, ResidualAttention, SelfAdaptive
 from pinnfuse.datamodules.collocation import Batch
 from pinnfuse.errors import nearest
 from pinnfuse.metrics import RelativeL2
@@ -122,7 +124,10 @@ class PINN(RecordedModule):
         if self.training_spec.point_weights != "none":
             self.loss.weigh_points(INTERIOR, point_weights_of(problem, self.training_spec))
         self.metrics = nn.ModuleDict(
-            {name: RelativeL2(set(names) <= set(problem.up_to_constant)) for name, names in problem.metrics.items()}
+            {
+                name: RelativeL2(set(names) <= set(problem.up_to_constant), sync_on_compute=False)
+                for name, names in problem.metrics.items()
+            }
         )
         self.to(getattr(torch, self.training_spec.precision))
         self.rel_l2: dict[str, float] = {}
@@ -158,7 +163,13 @@ class PINN(RecordedModule):
         wrapped: Any = self.optimizers()  # PhasedOptimizer in the wrapper that counts steps
         optimizer = self.schedule
         if self._stepper is None or self._stepper.optimizer is not optimizer:
-            graph = self.training_spec.graph and self.trainer.world_size == 1
+            wrapped_by_ddp = isinstance(self.trainer.model, DistributedDataParallel)
+            if wrapped_by_ddp and self._of_own_points():
+                raise ValueError(
+                    "PINN: DistributedDataParallel would give all ranks the point weights of rank 0, whose points they "
+                    "do not have. Use Trainer(strategy=pinnfuse.models.DataParallel()), as train.py does."
+                )
+            graph = self.training_spec.graph and not wrapped_by_ddp
             self._stepper = Stepper(self.net, self.loss, optimizer, self.manual_backward, graph)
         self.row_written = False
         for _ in range(self.training_spec.inner_steps):
@@ -240,9 +251,7 @@ class PINN(RecordedModule):
         if parameters:
             names += [f"parameter/{name}" for name in parameters]
             values = torch.cat([values, torch.stack(list(parameters.values()))])
-        if self.trainer.world_size > 1:
-            values = self.trainer.strategy.reduce(values, reduce_op="mean")
-        metrics = dict(zip(names, values.tolist(), strict=True))
+        metrics = dict(zip(names, parallel.mean(values).tolist(), strict=True))
         self.last_loss = metrics["loss/total"]
         self.record(metrics | {"lr": float(self.schedule.param_groups[0]["lr"])})
         return metrics
@@ -285,6 +294,8 @@ class PINN(RecordedModule):
         return list(self.metrics.values())  # type: ignore[arg-type]  # a ModuleDict has no item type
 
     def on_validation_epoch_end(self) -> None:
+        # every rank has seen a part; all sums of all metrics in one all-reduce (ratios: means serve as well)
+        parallel.mean_([getattr(metric, name) for metric in self._metrics() for name in metric.metric_state])
         self.rel_l2 = {
             name: float(metric.compute()) for name, metric in zip(self.metrics, self._metrics(), strict=True)
         }
@@ -303,9 +314,21 @@ class PINN(RecordedModule):
         checkpoint["pinnfuse"] = {"step": self.global_step, "last_loss": self.last_loss, "rel_l2": dict(self.rel_l2)}
         checkpoint["pinnfuse"]["phase_starts"] = list(self.phase_starts)
         checkpoint["pinnfuse"]["first_loss"] = self.first_loss
+        values = {f"loss.{name}": b.cpu() for name, b in self.loss.named_buffers() if name in self._of_own_points()}
+        checkpoint["pinnfuse"]["of_ranks"] = parallel.gathered(values, self.device)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         kept = checkpoint.get("pinnfuse", {})
         self.first_loss = kept.get("first_loss", math.nan)
         self.last_loss, self.rel_l2 = kept.get("last_loss", math.nan), dict(kept.get("rel_l2", {}))
         self.phase_starts = [(step, name) for step, name in kept.get("phase_starts", [])]
+        of_ranks, rank = kept.get("of_ranks", []), parallel.rank()
+        for name in of_ranks[0] if of_ranks else ():  # a new rank starts from the mean
+            values = [of_rank[name] for of_rank in of_ranks]
+            own = values[rank] if rank < len(values) else torch.full_like(values[0], torch.cat(values).mean().item())
+            checkpoint["state_dict"][name] = own
+
+    def _of_own_points(self) -> list[str]:
+        """Buffers of the loss that hold a number for each point of this rank."""
+        modules = self.loss.point_weights.items()
+        return [f"point_weights.{term}.value" for term, weights in modules if isinstance(weights, PerPointWeights)]

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from pinnfuse import parallel
 from pinnfuse.balancing import PointWeights
 from pinnfuse.domains.box import constant
 from pinnfuse.errors import nearest
@@ -110,15 +111,23 @@ class ProblemLoss(nn.Module):
     def kernels(
         self, net: nn.Module, batch: Mapping[str, Points], parameters: Sequence[Tensor], points: int = 256
     ) -> dict[str, Tensor]:
-        """Mean over the first `points` of each term of |d r / d parameters|^2: the trace of its NTK over its size."""
+        """Mean over the first `points` of each term of |d r / d parameters|^2: the trace of its NTK over its size.
+
+        In a data-parallel run those of every rank, with a factor that makes the mean over ranks that over points.
+        """
         found: dict[str, Tensor] = {}
-        for name, term in zip([INTERIOR, *self.names], self.losses(), strict=True):
+        names = [INTERIOR, *self.names]
+        counts = [min(points, len(batch[name].points)) for name in names]
+        shares = parallel.shares(counts, batch[INTERIOR].points.device)
+        for name, share, term in zip(names, shares, self.losses(), strict=True):
             drawn = batch[name]
             chosen = drawn.points[:points]
             data = None if drawn.data is None else {key: column[:points] for key, column in drawn.data.items()}
             rows = torch.cat([j.square().sum(1) for _, j in term.linearise(net, chosen, parameters, None, data)])
             scale = term.equation_weights.to(rows) / len(chosen)  # of the rows, which are weighted
-            traces = (rows.view(len(chosen), -1) / scale.clamp_min(torch.finfo(rows.dtype).tiny)).mean(0)
+            traces = (rows.view(len(chosen), -1) / scale.clamp_min(torch.finfo(rows.dtype).tiny)).mean(0) * share.to(
+                rows
+            )
             found |= dict(zip(term.pde.equations, traces, strict=True)) if name == INTERIOR else {name: traces.sum()}
         return found
 

@@ -4,6 +4,9 @@ What is captured depends on the optimiser. Adam: drawing the points (if they are
 clipping and update are one graph. Quasi-Newton and Gauss-Newton methods decide on the host: loss and gradients are one
 graph, the rest is not. Without CUDA, or where something cannot be captured, the same function is called; it gives the
 same numbers.
+
+In a data-parallel run the closure averages loss, terms and gradients over the ranks by one all-reduce, inside the
+graph. A fused loss has all its gradients when it has its value: there is no backward pass to hide the reduction under.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pinnfuse import parallel
 from pinnfuse.datamodules.collocation import Batch, CollocationStream
 from pinnfuse.datamodules.collocation import Points as Drawn
 from pinnfuse.models.problem_loss import Points, ProblemLoss
@@ -55,18 +59,24 @@ class Stepper:
     def obstacle(self) -> str:
         """Why the step is no CUDA graph; "" if it is one, or will be after its first calls."""
         if not self.graph:
-            return "it was switched off (training.graph), or there are several processes"
+            return (
+                "it was switched off (training.graph), or DDP's hooks are in it (pinnfuse.models.DataParallel has none)"
+            )
         return "nothing has run yet" if self._captured is None else self._captured.obstacle
 
     def explain(self) -> str:
         """One line on how steps run."""
+        shared = ""
+        if parallel.size() > 1:
+            size = sum(p.numel() * p.element_size() for group in self.optimizer.param_groups for p in group["params"])
+            shared = f"; one all-reduce of {size / 1e6:.2f} MB over {parallel.size()} processes"
         if self.obstacle:
-            return f"kernel by kernel: {self.obstacle}"
+            return f"kernel by kernel: {self.obstacle}{shared}"
         what = "loss and gradients are one CUDA graph"
         if self.optimizer.capturable:
             what = "loss, gradients and update are one CUDA graph"
             what += ", points are drawn inside" if self._stream else ""
-        return what
+        return what + shared
 
     def step(self, wrapped: Any, batch: Batch, step: int) -> Tensor:
         """One step through `wrapped`, the optimiser or what Lightning made of it; returns [loss, *terms] before it.
@@ -119,13 +129,14 @@ class Stepper:
             return
         assert self._captured is not None
         self.optimizer.new_objective()
+        first = self._given is None
+        self._given, weighed = batch, _weighed(batch)
         if self._captured.obstacle:
-            self.batch = batch
-        elif self._given is None:
-            self.batch = _copies(batch)
+            self.batch = weighed
+        elif first:
+            self.batch = _copies(weighed)
         else:
-            torch._foreach_copy_(_tensors(self.batch), _tensors(batch))
-        self._given = batch
+            torch._foreach_copy_(_tensors(self.batch), _tensors(weighed))
 
     def _closure(self) -> Tensor:
         """Loss with gradients, clipped where the phase says so."""
@@ -134,12 +145,13 @@ class Stepper:
             p.grad = None
         loss, terms = self.loss(self.net, self.batch)
         self.backward(loss)
+        self.names = list(terms)
+        self._values = torch.stack([loss.detach(), *terms.values()])
+        parallel.mean_([self._values, *(p.grad for p in params if p.grad is not None)])
         if self.optimizer.phase.clip is not None and self.optimizer.first_order:
             nn.utils.clip_grad_norm_(params, self.optimizer.phase.clip)
         if self.optimizer.first_order:  # a line search compares losses of the same weights
             self.loss.update_point_weights()
-        self.names = list(terms)
-        self._values = torch.stack([loss.detach(), *terms.values()])
         return self._values[0]
 
     def _update(self) -> Tensor:
@@ -152,6 +164,24 @@ class Stepper:
     def _linearise(self) -> Any:
         params = [p for group in self.optimizer.param_groups for p in group["params"]]
         return self.loss.linearise(self.net, self.batch, params)
+
+
+def _weighed(batch: Mapping[str, Points]) -> Mapping[str, Points]:
+    """The batch with point weights that make the mean of the ranks' losses the loss of all their points.
+
+    Ranks of a `CollocationDataModule` hold as many points each, until some are added: then nothing is changed.
+    """
+    stream = getattr(batch, "stream", None)
+    if parallel.size() == 1 or (stream is not None and not stream.replaced):
+        return batch
+    names = sorted(batch)
+    shares = parallel.shares([len(batch[name].points) for name in names], batch[names[0]].points.device)
+    found = {}
+    for name, share in zip(names, shares, strict=True):
+        points, data, weights = batch[name].points, batch[name].data, batch[name].weights
+        weights = torch.ones_like(points[:, 0]) if weights is None else weights
+        found[name] = Drawn(points, data, weights * share.to(points))
+    return found
 
 
 def _copies(batch: Mapping[str, Points]) -> dict[str, Points]:

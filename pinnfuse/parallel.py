@@ -66,6 +66,13 @@ def _reduced(tensor: Tensor, operation: Any) -> Tensor:
     return result
 
 
+@torch.no_grad()
+def same_(tensors: Sequence[Tensor]) -> None:
+    """Give every rank the tensors of rank 0."""
+    for tensor in tensors if size() > 1 else ():
+        distributed.broadcast(tensor.detach(), 0)
+
+
 def agreed(*values: Tensor) -> list[float]:
     """Scalars as numbers of the host, for decisions: their means over the ranks, so that all ranks decide alike.
 
@@ -82,11 +89,14 @@ def shares(counts: Sequence[int], device: torch.device) -> Tensor:
 
 
 def gathered(value: Any, device: torch.device | None = None) -> list[Any]:
-    """The value of every rank, in order; it is pickled, so tensors should be on the CPU. Every rank must call it."""
+    """The values of all ranks in order on rank 0, nothing on others. Tensors should be on the CPU: they are pickled.
+
+    Every rank must call it. `device`: of the rank; NCCL carries the bytes through it.
+    """
     if size() == 1:
         return [value]
-    values: list[Any] = [None] * size()
+    values: list[Any] = [None] * size() if rank() == 0 else []
     if device is not None and device.type == "cuda":
-        torch.cuda.set_device(device)  # NCCL carries the bytes through the current card
-    distributed.all_gather_object(values, value)
+        torch.cuda.set_device(device)
+    distributed.gather_object(value, values or None)
     return values

@@ -6,7 +6,8 @@ In a training step of your own (all of it can be captured in a CUDA graph; the s
     out.loss.backward()
     weights.update(points, out.residuals)
 
-`ResidualAttention` and `SelfAdaptive` belong to fixed points (one weight each); `CausalWeights` to any.
+`ResidualAttention` and `SelfAdaptive` belong to fixed points (one weight each); `CausalWeights` to any. In a
+data-parallel run maxima, means and sums are those of the points of all ranks; a rank keeps the weights of its own.
 
 Sources: Anagnostopoulos et al., Comput. Methods Appl. Mech. Eng. 421 (2024) 116805 (attention); McClenny and
 Braga-Neto, J. Comput. Phys. 474 (2023) 111722 (self-adaptive); Wang, Sankaran and Perdikaris, Comput. Methods Appl.
@@ -17,6 +18,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+
+from pinnfuse import parallel
 
 
 class PointWeights(nn.Module):
@@ -30,8 +33,10 @@ class PointWeights(nn.Module):
         raise NotImplementedError
 
 
-class _PerPoint(PointWeights):
-    value: Tensor
+class PerPointWeights(PointWeights):
+    """One number for each of a fixed set of points."""
+
+    value: Tensor  # of the points of this rank
 
     def __init__(self, points: int, start: float):
         super().__init__()
@@ -45,7 +50,7 @@ class _PerPoint(PointWeights):
             )
 
 
-class ResidualAttention(_PerPoint):
+class ResidualAttention(PerPointWeights):
     r"""lambda_n <- decay lambda_n + rate |r_n| / max |r|; the weight is lambda_n^2.
 
     Args:
@@ -64,11 +69,11 @@ class ResidualAttention(_PerPoint):
     @torch.no_grad()
     def update(self, points: Tensor, residuals: Tensor) -> None:
         size = residuals.norm(dim=1)
-        share = size / size.max().clamp_min(torch.finfo(size.dtype).tiny)
+        share = size / parallel.largest(size.max()).clamp_min(torch.finfo(size.dtype).tiny)
         self.value.mul_(self.decay).add_(share.to(self.value), alpha=self.rate)
 
 
-class SelfAdaptive(_PerPoint):
+class SelfAdaptive(PerPointWeights):
     r"""Weights trained by ascent of the loss: lambda_n <- lambda_n + rate r_n^2 lambda_n, the weight is lambda_n^2.
 
     (The gradient of mean lambda^2 r^2 is 2 lambda r^2 / N; the factor is in the rate.) The mean of lambda^2 is kept
@@ -90,9 +95,9 @@ class SelfAdaptive(_PerPoint):
     @torch.no_grad()
     def update(self, points: Tensor, residuals: Tensor) -> None:
         squares = residuals.square().sum(1)
-        squares = squares / squares.mean().clamp_min(torch.finfo(squares.dtype).tiny)
+        squares = squares / _mean(squares).clamp_min(torch.finfo(squares.dtype).tiny)
         self.value.addcmul_(self.value, squares.to(self.value), value=self.rate)
-        self.value.div_(self.value.square().mean().sqrt())
+        self.value.div_(_mean(self.value.square()).sqrt())
 
 
 class CausalWeights(PointWeights):
@@ -142,6 +147,15 @@ class CausalWeights(PointWeights):
         squares = residuals.square().sum(1).to(self.losses)
         piece = self._piece(points)
         zero = torch.zeros_like(self.losses)
-        total, count = zero.index_add(0, piece, squares), zero.index_add(0, piece, torch.ones_like(squares))
+        own = zero.index_add(0, piece, squares), zero.index_add(0, piece, torch.ones_like(squares))
+        total, count = parallel.total(torch.stack(own)).unbind(0)
         mean = torch.where(count > 0, total / count.clamp_min(1), self.losses)
         self.losses.mul_(self.memory).add_(mean, alpha=1 - self.memory)
+
+
+def _mean(values: Tensor) -> Tensor:
+    """Over the points of all ranks, which may hold different numbers of them."""
+    if parallel.size() == 1:
+        return values.mean()
+    total, count = parallel.total(torch.stack([values.sum(), values.new_full((), float(len(values)))])).unbind(0)
+    return total / count

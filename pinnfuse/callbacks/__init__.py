@@ -1,4 +1,5 @@
-"""Lightning callbacks: checkpoints, an early validation, a clean stop, timing, speed-up, the progress bar."""
+"""Lightning callbacks: checkpoints, an early validation, a clean stop, timing, speed-up, the progress bar, a watch
+over the other processes."""
 
 from pinnfuse.callbacks.balance import LossBalancing
 from pinnfuse.callbacks.checkpoints import Checkpoints
@@ -9,6 +10,7 @@ from pinnfuse.callbacks.refine import Refinement
 from pinnfuse.callbacks.speedup import Cost, SpeedupMonitor
 from pinnfuse.callbacks.stop import GracefulStop
 from pinnfuse.callbacks.stopwatch import Stopwatch
+from pinnfuse.callbacks.watch import PeerWatch
 
 __all__ = [
     "Checkpoints",
@@ -16,6 +18,7 @@ __all__ = [
     "FirstLook",
     "GracefulStop",
     "LossBalancing",
+    "PeerWatch",
     "Refinement",
     "RunProgress",
     "SpeedupMonitor",

@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from pinnfuse import parallel
 from pinnfuse.balancing import NTK, GradientNorm, ReLoBRaLo
 from pinnfuse.errors import nearest
 
@@ -31,7 +32,8 @@ class Balanced(Protocol):
 class LossBalancing(Callback):
     """Every so many steps, measures the terms and gives the module new weights.
 
-    The weights are in the module's state, the scheme's memory in the callback's, so a resumed run goes on alike.
+    The weights are in the module's state, the scheme's memory in the callback's, so a resumed run goes on alike. In a
+    data-parallel run a term is the mean over all ranks, and so is its gradient before the norm is taken.
 
     Args:
         scheme: "gradient_norm", "ntk", "relobralo", or an object of `pinnfuse.balancing`.
@@ -62,19 +64,18 @@ class LossBalancing(Callback):
         points = getattr(module, "last_batch", None) or batch  # a captured step may have drawn its own
         measure = self._measure(module, points)  # type: ignore[arg-type]  # a Balanced module
         values = torch.stack([v.detach() for v in measure.values()])
-        if trainer.world_size > 1:
-            values = trainer.strategy.reduce(values, reduce_op="mean")
         weights = self.scheme.update(values)
         module.set_term_weights(dict(zip(measure, weights.unbind(0), strict=True)))  # type: ignore[operator]
 
     def _measure(self, module: Balanced, batch: Any) -> dict[str, Tensor]:
         if isinstance(self.scheme, NTK):
-            return module.term_kernels(batch)
+            return _averaged(module.term_kernels(batch))
         terms = module.loss_terms(batch)
         if isinstance(self.scheme, ReLoBRaLo):
-            return terms
+            return _averaged(terms)
         params = [p for p in module.parameters() if p.requires_grad]  # type: ignore[attr-defined]
-        return {name: _norm(term, params) for name, term in terms.items()}
+        gradients = _averaged({name: _gradient(term, params) for name, term in terms.items()})
+        return {name: gradient.norm() for name, gradient in gradients.items()}
 
     def state_dict(self) -> dict[str, Any]:
         return {"scheme": self.scheme.state_dict(), "done": self._done}
@@ -84,6 +85,13 @@ class LossBalancing(Callback):
         self._done = state_dict["done"]
 
 
-def _norm(term: Tensor, params: list[Tensor]) -> Tensor:
+def _gradient(term: Tensor, params: list[Tensor]) -> Tensor:
     gradients = torch.autograd.grad(term, params, allow_unused=True)
-    return torch.stack([g.square().sum() for g in gradients if g is not None]).sum().sqrt()
+    return torch.cat([g.reshape(-1) for g in gradients if g is not None])
+
+
+def _averaged(measure: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The means over the ranks, by one all-reduce."""
+    found = {name: value.detach().clone() for name, value in measure.items()}
+    parallel.mean_(list(found.values()))
+    return found

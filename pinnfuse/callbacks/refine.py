@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from pinnfuse import parallel
 from pinnfuse.balancing import rad, rar_d
 from pinnfuse.datamodules.collocation import CollocationStream, Points
 from pinnfuse.models.pinn import PINN
@@ -20,7 +21,8 @@ class Refinement(Callback):
     """RAD or RAR-D in the interior of a `PINN`'s problem, on the device; see `pinnfuse.balancing.rad`.
 
     Until the first time, points are those of the data module; from then on the chosen ones stay until the next choice.
-    They are part of the checkpoint. In a module of your own call `pinnfuse.balancing.rad` with your residuals.
+    They are part of the checkpoint, those of every rank of a data-parallel run; a rank that a resumed run adds begins
+    with its own of the data module. In a module of your own call `pinnfuse.balancing.rad` with your residuals.
 
     Args:
         method: "rad" replaces all points, "rar_d" adds `added` of them.
@@ -52,11 +54,17 @@ class Refinement(Callback):
         first = method == "rad"
         self.k, self.c = (1.0 if first else 2.0) if k is None else k, (1.0 if first else 0.0) if c is None else c
         self.points: Tensor | None = None
+        self._of_ranks: list[Tensor | None] = []  # of the run that is resumed
         self._done = 0
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
-        if self.points is not None:
-            self._give(trainer, module, self.points.to(module.device))
+        if not self._of_ranks or self._of_ranks[0] is None:
+            return
+        drawn = _stream(trainer).at(trainer.global_step)[INTERIOR].points
+        points = dict(enumerate(self._of_ranks)).get(trainer.global_rank, drawn)
+        assert points is not None
+        self.points = points.to(module.device)
+        self._give(trainer, module, self.points)
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
         step = trainer.global_step
@@ -83,19 +91,25 @@ class Refinement(Callback):
         self._give(trainer, module, chosen)
 
     def _give(self, trainer: Trainer, module: LightningModule, points: Tensor) -> None:
-        stream = trainer.train_dataloader
-        if not isinstance(stream, CollocationStream):
-            raise ValueError(
-                "Refinement: needs the points of a CollocationDataModule. With points of your own, call "
-                "pinnfuse.balancing.rad where you draw them."
-            )
         assert isinstance(module, PINN)
         problem = module.problem
         weights = point_weights(problem.weighting, problem.pde.coordinates, points)
-        stream.replace(INTERIOR, Points(points, None, weights))
+        _stream(trainer).replace(INTERIOR, Points(points, None, weights))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"points": self.points, "done": self._done}
+        own = None if self.points is None else self.points.cpu()
+        device = None if self.points is None else self.points.device
+        return {"points": parallel.gathered(own, device), "done": self._done}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.points, self._done = state_dict["points"], state_dict["done"]
+        self._of_ranks, self._done = state_dict["points"], state_dict["done"]
+
+
+def _stream(trainer: Trainer) -> CollocationStream:
+    stream = trainer.train_dataloader
+    if not isinstance(stream, CollocationStream):
+        raise ValueError(
+            "Refinement: needs the points of a CollocationDataModule. With points of your own, call "
+            "pinnfuse.balancing.rad where you draw them."
+        )
+    return stream

@@ -14,11 +14,11 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
-from pinnfuse.profiling.storage import PeakStorage
 from pinnfuse.callbacks.progress import RunProgress
 from pinnfuse.callbacks.stopwatch import Stopwatch
 from pinnfuse.models.pinn import PINN
 from pinnfuse.models.problem_loss import Points, ProblemLoss
+from pinnfuse.profiling.storage import PeakStorage
 
 _OURS, _NESTED = "ours", "autograd"
 

@@ -177,6 +177,7 @@ class _System:
         if self.jacobian is not None:
             self.matrix = self.jacobian @ self.jacobian.T
             self.gradient, self.loss = self.residuals @ self.jacobian, self.residuals @ self.residuals
+        assert self.matrix is not None
         self.largest = self.matrix.diagonal().max()
 
     def _join(self, rows: int, parameters: int) -> None:

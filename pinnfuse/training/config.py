@@ -62,8 +62,10 @@ class RunConfig:
     """cpu or gpu; auto takes a CUDA card if there is one"""
     devices: int | str = 1
     """Number of devices (processes on CPU), or a list such as "0,2\""""
+    num_nodes: int = 1
+    """Number of machines, each with that many devices; torchrun or SLURM starts the processes"""
     strategy: str = "auto"
-    """Lightning strategy, e.g. ddp"""
+    """Lightning strategy; auto and ddp mean pinnfuse.models.DataParallel where there are several processes"""
     threads: int | None = None
     """Threads on a CPU; by default as many as help in a short trial, or what OMP_NUM_THREADS says"""
     options: dict[str, Any] = field(default_factory=dict)
@@ -75,4 +77,4 @@ class RunConfig:
     record: RecordConfig = field(default_factory=RecordConfig)
     """What is written, and how often"""
     trainer: dict[str, Plain] = field(default_factory=dict)
-    """Further arguments of lightning.pytorch.Trainer, e.g. --trainer.num_nodes 2"""
+    """Further arguments of lightning.pytorch.Trainer, e.g. --trainer.profiler simple"""

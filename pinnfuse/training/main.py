@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.markup import escape
 
+from pinnfuse import parallel
 from pinnfuse.errors import BackendUnavailable
 from pinnfuse.training.cli import parse
 from pinnfuse.training.listing import listing
 from pinnfuse.training.quiet import first_process, silence
+
+_LOST = "gloo|nccl|connection (closed|reset|refused)|broken pipe"  # in what torch raises when a process is gone
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,8 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     with console.status("loading PyTorch and Lightning"):
         silence()
+        from pinnfuse.callbacks.watch import say_lost
         from pinnfuse.models.pinn import NonFiniteLoss
         from pinnfuse.training.marching import make_run  # Lightning and W&B, which --list does without
+        from pinnfuse.training.run import resume_with
 
     try:
         with console.status("reading the settings") as status:
@@ -42,13 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             escape(f"{error}. What was written is whole: make room, then --resume."),
         )
         return 1
+    except RuntimeError as error:
+        if parallel.size() == 1 or not re.search(_LOST, str(error), re.IGNORECASE):
+            raise
+        say_lost(str(error).strip().partition("\n")[0], resume_with(run.folder))
+        os._exit(1)  # what ends in good order would wait for the others
     except KeyboardInterrupt:  # before the fit, or a second time
         console.print("interrupted")
         return 130
     console.print(summary.line(run.folder), highlight=False, soft_wrap=True)
     if run.stop.received is None:
         return 0
-    console.print(
-        f"stopped by {run.stop.received.name}; go on with: python train.py --resume {run.folder}", soft_wrap=True
-    )
+    console.print(f"stopped by {run.stop.received.name}; {resume_with(run.folder)}", soft_wrap=True)
     return 130

@@ -50,5 +50,5 @@ def quiet() -> Iterator[None]:
 
 
 def first_process() -> bool:
-    """Whether this is the process that writes; Lightning and torchrun tell the others by these variables."""
-    return int(os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or 0) == 0
+    """Whether this is the process that writes; Lightning, torchrun and SLURM tell the others by these variables."""
+    return all(int(os.environ.get(name) or 0) == 0 for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))

@@ -13,13 +13,23 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from pinnfuse import problems
-from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, RunProgress, SpeedupMonitor, Stopwatch, from_spec
+from pinnfuse.callbacks import (
+    Checkpoints,
+    FirstLook,
+    GracefulStop,
+    PeerWatch,
+    RunProgress,
+    SpeedupMonitor,
+    Stopwatch,
+    from_spec,
+)
 from pinnfuse.datamodules import CollocationDataModule
-from pinnfuse.models import PINN, for_problem
+from pinnfuse.models import PINN, DataParallel, for_problem
 from pinnfuse.optimizers import total_steps
 from pinnfuse.problems import Problem
 from pinnfuse.tracking import History, QuietWandbLogger
@@ -84,9 +94,11 @@ class Run:
         options = trainer_options(self.steps, record.log_every, validate, config.accelerator)
         options |= {
             "devices": config.devices,
+            "num_nodes": config.num_nodes,
             "strategy": config.strategy,
             "logger": self._loggers(),
             "callbacks": [
+                PeerWatch(resume_with(self.folder)),
                 self.stop,
                 self.stopwatch,
                 self.speedup,
@@ -97,6 +109,7 @@ class Run:
             ],
         }
         try:
+            options["strategy"] = _strategy(options | config.trainer)
             return Trainer(**options | config.trainer)
         except MisconfigurationException as error:
             raise ValueError(f"Lightning refuses these settings (--devices, --strategy, --trainer): {error}") from error
@@ -188,14 +201,36 @@ class Run:
         return report.draw(self.history.series(), self.module.phase_starts)
 
 
+def resume_with(folder: Path) -> str:
+    """What goes on with a run."""
+    return f"go on with: python train.py --resume {folder}"
+
+
+def _strategy(options: dict[str, Any]) -> str | Strategy:
+    """Ours where Lightning would take DDP for these devices and nodes, else what was asked for."""
+    if options["strategy"] not in ("auto", "ddp"):
+        return options["strategy"]
+    silent = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False, "callbacks": None}
+    found = Trainer(**options | silent).strategy
+    return DataParallel() if type(found) is DDPStrategy else options["strategy"]
+
+
 def run_folder(config: RunConfig) -> Path:
     """Where the run writes; by default a new folder, the same in all processes of the run."""
     if config.out is None:
-        name = f"{config.pde}-{config.problem}-{time.strftime('%Y%m%d-%H%M%S')}"
-        if first_process():
-            os.environ[_FOLDER] = str(Path("runs") / name)
-        config.out = os.environ[_FOLDER]
+        config.out = os.environ.get(_FOLDER) or str(Path("runs") / f"{config.pde}-{config.problem}-{_unique()}")
+        os.environ[_FOLDER] = config.out
     return Path(config.out)
+
+
+def _unique() -> str:
+    """The time; where others than Lightning start the processes, the number of the job, which all of them know."""
+    if os.environ.get("TORCHELASTIC_RUN_ID") is None and int(os.environ.get("SLURM_NTASKS") or 1) == 1:
+        return time.strftime("%Y%m%d-%H%M%S")
+    for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID"):
+        if os.environ.get(name, "none") != "none":
+            return os.environ[name]
+    raise ValueError("--out: must be given under torchrun without --rdzv-id: its processes share no name for the run.")
 
 
 def make_folder(folder: Path, resume: str | None) -> None:
