@@ -1,10 +1,11 @@
-"""Train a physics-informed network on a problem, and check it against the reference solution.
+"""Train a physics-informed network on a problem, or a neural operator on samples, and check it against solutions.
 
 python train.py                                         # lid-driven cavity at Re 100
 python train.py --pde burgers --seed 1
 python train.py --config configs/burgers.yaml --network.width 64 --out runs/mine
+python train.py --pde darcy --model fno                 # a surrogate; its samples are computed first
 python train.py --resume runs/mine
-python train.py --list                                  # PDEs, problems, networks, optimisers
+python train.py --list                                  # PDEs, problems, tasks, networks, optimisers
 python train.py --pde burgers --help                    # every option, with its default for that problem
 """
 

@@ -18,13 +18,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
 
-from pinnfuse import models, problems
+from pinnfuse import models, problems, tasks
 from pinnfuse.backends import BACKENDS
 from pinnfuse.errors import nearest
 from pinnfuse.training.config import Plain, RunConfig
 from pinnfuse.training.files import write_whole
+from pinnfuse.training.surrogate_config import SurrogateConfig
 
-_FROM_PROBLEM = {"in_features", "out_features", "bounds", "periods"}  # arguments of networks that a problem gives
+# arguments of networks that a problem or a task gives
+_FROM_PROBLEM = {"in_features", "out_features", "bounds", "periods"}
+_FROM_TASK = {"in_channels", "out_channels", "dimension", "periodic"}
 
 
 def parse(arguments: Sequence[str]) -> RunConfig:
@@ -60,35 +63,62 @@ def save(config: RunConfig, path: Path) -> None:
     write_whole(path, yaml.safe_dump(asdict(config) | {"out": None, "resume": None}, sort_keys=False))
 
 
+def is_surrogate(pde: str, model: str | None = None) -> bool:
+    """The model, or a PDE that has a task but no problem, says that a neural operator is trained."""
+    return model in models.OPERATORS or (model is None and pde in tasks.available() and pde not in problems.available())
+
+
 def make_parser(
     pde: str = "navier_stokes",
     problem: str | None = None,
     model: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> ArgumentParser:
-    """The parser whose types and defaults are those of one problem and one network."""
+    """The parser whose types and defaults are those of one problem and one network, or of a task and an operator."""
+    if model is not None and model not in (known := [*models.available(), *models.OPERATORS]):
+        raise ValueError(f"--model: unknown model {model!r}. {nearest(model, known)}")
+    if is_surrogate(pde, model):
+        if problem is not None:
+            raise ValueError(f"--problem: the task of a surrogate is that of its PDE; got {problem!r}. Leave it out.")
+        task = tasks.get(pde, **(options or {}))
+        description = "Train a neural operator on samples of a PDE, with its residual in the loss."
+        parser = _parser(SurrogateConfig, task, tasks.options(pde), model, description)
+        parser.set_defaults(pde=pde)
+        return parser
+    if pde in tasks.available() and pde not in problems.available():
+        raise ValueError(f"--model: {pde!r} has a task for surrogates, {list(models.OPERATORS)}; got {model!r}.")
     case = problems.get(pde, problem, **(options or {}))
+    description = "Train a physics-informed network on a problem with a reference solution."
+    parser = _parser(RunConfig, case, problems.options(pde, problem), model, description)
+    parser.set_defaults(pde=pde, problem=case.name)
+    return parser
+
+
+def _parser(
+    kind: type[RunConfig],
+    case: problems.Problem | tasks.Task,
+    options: dict[str, inspect.Parameter],
+    model: str | None,
+    description: str,
+) -> ArgumentParser:
     name = model or case.model.name
-    network = models.get(name)
-    defaults = case.model.kwargs if name == case.model.name else {}
+    surrogate = kind is SurrogateConfig
+    network = models.operator(name) if surrogate else models.get(name)
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = ArgumentParser(
-        prog="train.py",
-        description="Train a physics-informed network on a problem with a reference solution.",
-        exit_on_error=False,
-    )
+    parser = ArgumentParser(prog="train.py", description=description, exit_on_error=False)
     parser.add_argument("--config", action="config", help="YAML file with any of the options below")
-    parser.add_argument("--list", action="store_true", help="show PDEs, problems, networks and optimisers")
-    parser.add_class_arguments(RunConfig, skip={"options", "network", "trainer", "training"})
-    for key, option in problems.options(pde, problem).items():
+    parser.add_argument("--list", action="store_true", help="show PDEs, problems, tasks, networks and optimisers")
+    parser.add_class_arguments(kind, skip={"options", "network", "trainer", "training"})
+    for key, option in options.items():
         parser.add_argument(f"--options.{key}", type=option.annotation, default=option.default)
-    parser.add_class_arguments(network, "network", skip=_FROM_PROBLEM, instantiate=False)
-    parser.set_defaults({f"network.{key}": value for key, value in defaults.items()})
+    parser.add_class_arguments(network, "network", skip=_FROM_TASK if surrogate else _FROM_PROBLEM, instantiate=False)
+    if name == case.model.name:
+        parser.set_defaults({f"network.{key}": value for key, value in case.model.kwargs.items()})
     parser.add_argument("--training", type=type(case.training), default=case.training)
     parser.add_argument(
         "--trainer", type=dict[str, Plain], default={}, help="more arguments of lightning.pytorch.Trainer"
     )
-    parser.set_defaults(pde=pde, problem=case.name, model=name)
+    parser.set_defaults(model=name)
     for group in parser._action_groups:  # titles are first sentences of docstrings
         group.title = _without_formulas(group.title)
     return parser
@@ -171,7 +201,7 @@ def _typed(config: Namespace) -> RunConfig:
     """The parsed values as dataclasses; jsonargparse would instantiate any class that a YAML file names."""
     values = config.as_dict()
     values = {key: value for key, value in values.items() if key not in ("config", "list")}
-    run = _build(RunConfig, values)
+    run = _build(SurrogateConfig if is_surrogate(values["pde"], values["model"]) else RunConfig, values)
     if run.backend not in BACKENDS:
         raise ValueError(f"--backend: unknown {run.backend!r}. {nearest(run.backend, BACKENDS)}")
     if run.max_steps is not None and run.max_steps < 0:

@@ -8,11 +8,11 @@ import re
 from rich.console import Group
 from rich.table import Table
 
-from pinnfuse import models, optimizers, problems
+from pinnfuse import models, optimizers, problems, tasks
 
 
 def listing() -> Group:
-    """Tables of PDEs with their problems, networks, and optimisers."""
+    """Tables of PDEs with their problems, networks, tasks of surrogates with their networks, and optimisers."""
     table = Table(title="PDEs and problems", title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("--pde", "--problem", "what it is", "--options.*"):
         table.add_column(column)
@@ -26,8 +26,22 @@ def listing() -> Group:
         "",
         _named("networks", "--model", {n: _first_line(models.get(n)) for n in models.available()}),
         "",
+        _tasks(),
+        "",
+        _named("networks of surrogates", "--model", {n: _first_line(m) for n, m in models.OPERATORS.items()}),
+        "",
         _named("optimisers", "--training.phases", optimizers.available()),
     )
+
+
+def _tasks() -> Table:
+    table = Table(title="surrogates", title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in ("--pde", "--model", "what it learns", "--options.*"):
+        table.add_column(column)
+    for name in tasks.available():
+        task = tasks.get(name)
+        table.add_row(f"[cyan]{name}", task.model.name, task.title, f"[dim]{', '.join(tasks.options(name))}")
+    return table
 
 
 def _named(title: str, option: str, entries: dict[str, str]) -> Table:

@@ -21,6 +21,8 @@ from pinnfuse.training.config import RunConfig
 from pinnfuse.training.quiet import first_process
 from pinnfuse.training.run import Run, make_folder, read_checkpoint, run_folder
 from pinnfuse.training.summary import Summary
+from pinnfuse.training.surrogate_config import SurrogateConfig
+from pinnfuse.training.surrogates import SurrogateRun
 
 
 class March:
@@ -158,6 +160,8 @@ def errors(problem: Problem, net: nn.Module, batch: int = 65_536) -> dict[str, f
     return found
 
 
-def make_run(config: RunConfig, console: Console | None = None) -> Run | March:
-    """One run, or one for each window of time."""
+def make_run(config: RunConfig, console: Console | None = None) -> Run | March | SurrogateRun:
+    """One run, or one for each window of time; that of a surrogate, if the configuration is one's."""
+    if isinstance(config, SurrogateConfig):
+        return SurrogateRun(config, console)
     return March(config, console) if config.training.windows > 1 else Run(config, console)
