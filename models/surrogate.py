@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import MeanMetric
 
+from pinnfuse import parallel
 from pinnfuse.datamodules.grids import GridBatch
 from pinnfuse.models.operators import for_task
 from pinnfuse.models.pinn import NonFiniteLoss
@@ -152,6 +153,7 @@ class GridSurrogate(RecordedModule):
         schedule = self.schedule
         if self._batch is None and not self.calibrated:
             self.calibrate(batch.inputs)
+            parallel.same_(list(self.buffers()))  # rank 0's scales
         self._batch, self.row_written = batch, False
         schedule.enter_next_phase()
         schedule.new_objective()
@@ -173,9 +175,11 @@ class GridSurrogate(RecordedModule):
             p.grad = None
         loss = self.total(self.terms(self._batch))
         self.manual_backward(loss)
+        loss = loss.detach().clone()
+        parallel.mean_([loss, *(p.grad for p in params if p.grad is not None)])
         if self.schedule.phase.clip is not None and self.schedule.first_order:
             nn.utils.clip_grad_norm_(params, self.schedule.phase.clip)
-        return loss.detach()
+        return loss
 
     def on_train_end(self) -> None:
         if self._batch is not None:
