@@ -177,8 +177,8 @@ class ProblemLoss(nn.Module):
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Residuals and Jacobian of all terms, see `FusedResidualLoss.linearise`; their squares add up to the loss."""
         names, shifts = [INTERIOR, *self.names], [None, *self.shifts]
-        weights = [1.0, *self.weights.tolist()]
-        for name, weight, shift, term in zip(names, weights, shifts, self.losses(), strict=True):
+        roots = [None, *self.weights.to(batch[INTERIOR].points).sqrt().unbind(0)]  # tensors: a graph reads them anew
+        for name, root, shift, term in zip(names, roots, shifts, self.losses(), strict=True):
             if shift is not None:
                 raise ValueError(
                     f"the condition {name!r} compares two faces, which has no Jacobian here. Make the network periodic "
@@ -186,7 +186,7 @@ class ProblemLoss(nn.Module):
                 )
             drawn = batch[name]
             for r, jacobian in term.linearise(net, drawn.points, parameters, self._weights(name, drawn), drawn.data):
-                yield r * weight**0.5, jacobian.mul_(weight**0.5)
+                yield (r, jacobian) if root is None else (r * root, jacobian.mul_(root))
 
     def losses(self) -> list[FusedResidualLoss]:
         """The loss of the interior, then that of each condition."""

@@ -1,9 +1,9 @@
 """Optimisation steps of a problem's loss, as CUDA graphs where that is possible.
 
 What is captured depends on the optimiser. Adam: drawing the points (if they are new at every step), loss, gradients,
-clipping and update are one graph. Quasi-Newton and Gauss-Newton methods decide on the host: loss and gradients are one
-graph, the rest is not. Without CUDA, or where something cannot be captured, the same function is called; it gives the
-same numbers.
+clipping and update are one graph. Methods that decide on the host have graphs of what they ask for: quasi-Newton ones of
+loss and gradients, Gauss-Newton of the residuals with their Jacobian, and of the loss alone. Without CUDA, or where
+something cannot be captured, the same function is called; it gives the same numbers.
 
 In a data-parallel run the closure averages loss, terms and gradients over the ranks by one all-reduce, inside the
 graph. A fused loss has all its gradients when it has its value: there is no backward pass to hide the reduction under.
@@ -21,7 +21,7 @@ from pinnfuse import parallel
 from pinnfuse.datamodules.collocation import Batch, CollocationStream
 from pinnfuse.datamodules.collocation import Points as Drawn
 from pinnfuse.models.problem_loss import Points, ProblemLoss
-from pinnfuse.optimizers import PhasedOptimizer, StepGraph
+from pinnfuse.optimizers import GaussNewton, PhasedOptimizer, StepGraph
 
 
 class Stepper:
@@ -49,6 +49,7 @@ class Stepper:
         self._given: Mapping[str, Points] | None = None
         self._stream: CollocationStream | None = None
         self._captured: StepGraph | None = None
+        self._jacobian: StepGraph | None = None
         self._key: Any = None
 
     def points(self) -> Mapping[str, Points]:
@@ -73,6 +74,9 @@ class Stepper:
         if self.obstacle:
             return f"kernel by kernel: {self.obstacle}{shared}"
         what = "loss and gradients are one CUDA graph"
+        if self._jacobian is not None:
+            rest = self._jacobian.obstacle
+            what = "the loss is one CUDA graph, " + (f"the Jacobian not: {rest}" if rest else "the Jacobian another")
         if self.optimizer.capturable:
             what = "loss, gradients and update are one CUDA graph"
             what += ", points are drawn inside" if self._stream else ""
@@ -98,7 +102,7 @@ class Stepper:
         if optimizer.capturable:
             loss = wrapped.step(self._closure, update=captured)
         else:
-            loss = wrapped.step(captured, linearise=self._linearise)
+            loss = wrapped.step(captured, linearise=self._jacobian)
         if self._stream is not None and captured.obstacle:  # perhaps drawing the points is what cannot be captured
             self._key, self._refused = None, True
         # the loss before the step; the last evaluation of a line search may be one that was not kept
@@ -117,11 +121,14 @@ class Stepper:
         if key == self._key:
             return
         self._key, self._stream, self._given = key, inside, None
-        function = self._update if self.optimizer.capturable else self._closure
+        function, self._jacobian = (self._update if self.optimizer.capturable else self._closure), None
+        if isinstance(self.optimizer.active, GaussNewton):
+            function, self._jacobian = self._value, StepGraph(self._linearise, device)
         generators = () if inside is None else (inside.generator,)
         self._captured = StepGraph(function, device, generators)
-        if not self.graph:
-            self._captured.obstacle = self.obstacle
+        for graph in (self._captured, self._jacobian):
+            if graph is not None and not self.graph:
+                graph.obstacle = self.obstacle
 
     def _place(self, batch: Batch) -> None:
         """Make it the batch of the step: its tensors, or their values in those that the graph reads."""
@@ -154,6 +161,15 @@ class Stepper:
             self.loss.update_point_weights()
         return self._values[0]
 
+    @torch.no_grad()
+    def _value(self) -> Tensor:
+        """Loss without gradients."""
+        loss, terms = self.loss(self.net, self.batch)
+        self.names = list(terms)
+        self._values = torch.stack([loss, *terms.values()])
+        parallel.mean_([self._values])
+        return self._values[0]
+
     def _update(self) -> Tensor:
         """Draw, loss, gradients, update."""
         if self._stream is not None:
@@ -161,9 +177,10 @@ class Stepper:
         self.optimizer.active.step(self._closure)  # type: ignore[arg-type]  # torch says float, and takes tensors
         return self._values[0]
 
-    def _linearise(self) -> Any:
+    def _linearise(self) -> list[tuple[Tensor, Tensor]]:
+        """All chunks: a graph gives them at once."""
         params = [p for group in self.optimizer.param_groups for p in group["params"]]
-        return self.loss.linearise(self.net, self.batch, params)
+        return list(self.loss.linearise(self.net, self.batch, params))
 
 
 def _weighed(batch: Mapping[str, Points]) -> Mapping[str, Points]:

@@ -13,7 +13,7 @@ accuracy with PINNs via energy natural gradient descent, ICML (2023).
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from pinnfuse import parallel
 from pinnfuse.optimizers.flat import read_parameters, write_parameters
 
-Linearise = Callable[[], Iterator[tuple[Tensor, Tensor]]]
+Linearise = Callable[[], Iterable[tuple[Tensor, Tensor]]]
 """() -> chunks (r [m], J [m, n]) whose squares add up to the closure's loss; columns in the order of the parameters."""
 
 
@@ -119,12 +119,10 @@ class GaussNewton(Optimizer):
         gained = 0.0
         for _ in range(group["max_trials"]):
             memory["mu"] = max(memory["mu"], floor)
-            step, predicted = system.solve(memory["mu"])
-            trial, ratio = math.nan, -1.0
-            if predicted > 0:
-                write_parameters(params, x.add(step, alpha=group["lr"]))
-                (trial,) = parallel.agreed(torch.as_tensor(closure()))
-                ratio = (loss - trial) / predicted
+            step, promise = system.solve(memory["mu"])
+            write_parameters(params, x.add(step, alpha=group["lr"]))
+            predicted, trial = parallel.agreed(promise, torch.as_tensor(closure()).to(x.device))
+            ratio = (loss - trial) / predicted if predicted > 0 else -1.0
             if math.isfinite(trial) and trial < loss and ratio > 1e-4:
                 gained = loss - trial
                 memory.update(mu=memory["mu"] * (group["lower"] if ratio > 0.25 else 1.0), growth=2.0)
@@ -152,7 +150,7 @@ class _System:
     matrices of the ranks are averaged, or their rows collected where all of them are fewer than the columns.
     """
 
-    def __init__(self, chunks: Iterator[tuple[Tensor, Tensor]], parameters: int):
+    def __init__(self, chunks: Iterable[tuple[Tensor, Tensor]], parameters: int):
         kept: list[tuple[Tensor, Tensor]] = []
         self.matrix: Tensor | None = None
         rows = 0
@@ -202,12 +200,16 @@ class _System:
         parallel.mean_([self.matrix, self.gradient, self.loss])
 
     def _add(self, r: Tensor, jacobian: Tensor) -> None:
+        """Of the matrix only the lower blocks, 5/8 of the work: Cholesky reads no others."""
         assert self.matrix is not None
-        self.matrix.addmm_(jacobian.T, jacobian)
+        width = -(-len(self.matrix) // 4)
+        for start in range(0, len(self.matrix), width):
+            panel = slice(start, start + width)
+            self.matrix[start:, panel].addmm_(jacobian[:, start:].T, jacobian[:, panel])
         self.gradient += r @ jacobian
         self.loss += r @ r
 
-    def solve(self, mu: float) -> tuple[Tensor, float]:
+    def solve(self, mu: float) -> tuple[Tensor, Tensor]:
         """The step [n], and the decrease of the loss that the linear model predicts (NaN where it cannot be solved)."""
         assert self.matrix is not None
         damped = self.matrix.clone()
@@ -217,4 +219,4 @@ class _System:
         z = torch.cholesky_solve(right[:, None], factor)[:, 0]
         step = -z if self.jacobian is None else -(z @ self.jacobian)
         predicted = mu * (step @ step) - step @ self.gradient
-        return step, parallel.agreed(torch.where(info == 0, predicted, math.nan))[0]
+        return step, torch.where(info == 0, predicted, math.nan)

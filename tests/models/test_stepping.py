@@ -17,10 +17,10 @@ ADAM = Phase("adam", 12, 5e-3, decay=Decay("exponential", rate=0.5, every=4), cl
 SPEC = TrainingSpec(interior=64, boundary=16, hard=False, resample_every=4, phases=[ADAM, Phase("ssbroyden", 9)])
 
 
-def fitted(spec, accelerator="cpu", name="heat", backend="torch", width=8):
+def fitted(spec, accelerator="cpu", name="heat", backend="torch", width=8, **options):
     problem = problems.get(name)
     torch.manual_seed(0)
-    net = for_problem(problem, "mlp", spec.hard, width=width, depth=2)
+    net = for_problem(problem, "mlp", spec.hard, width=width, depth=2, **options)
     module = PINN(problem, net, spec, backend, log_every=5)
     data = CollocationDataModule(problem, spec, seed=3)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "max_epochs": 1}
@@ -67,6 +67,8 @@ def test_why_a_step_is_not_captured_is_said():
     assert "step       kernel by kernel: CUDA graphs do not exist on cpu" in module.explain()
     module, _ = fitted(dataclasses.replace(SPEC, graph=False))
     assert "switched off" in module.explain()
+    module, _ = fitted(dataclasses.replace(SPEC, phases=[Phase("gauss_newton", 4)]))
+    assert "step       kernel by kernel: CUDA graphs do not exist on cpu" in module.explain()
     assert PINN(problems.get("heat")).explain() == "no step was made yet"
 
 
@@ -100,6 +102,20 @@ def test_captured_steps_give_the_same_numbers(resample, precision, backend, hard
     graph, _ = fitted(spec, "gpu", "burgers", backend, 64)
     inside = ", points are drawn inside" if resample == 1 else ""
     assert f"loss, gradients and update are one CUDA graph{inside}" in graph.explain()
+    assert torch.equal(parameters(plain), parameters(graph))
+    assert plain.last_loss == graph.last_loss
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("resample", [1, 4])
+@pytest.mark.parametrize("weight_factorisation", [False, True])
+def test_a_captured_gauss_newton_gives_the_same_numbers(resample, weight_factorisation):
+    phases = [dataclasses.replace(ADAM, steps=20), Phase("gauss_newton", 12)]
+    spec = TrainingSpec(1024, 64, "sobol", resample, phases=phases, hard=False, loss_weights={"initial": 10.0})
+    options = {"width": 12, "weight_factorisation": weight_factorisation}
+    plain, _ = fitted(dataclasses.replace(spec, graph=False), "gpu", "burgers", "torch", **options)
+    graph, _ = fitted(spec, "gpu", "burgers", "torch", **options)
+    assert "the loss is one CUDA graph, the Jacobian another" in graph.explain()
     assert torch.equal(parameters(plain), parameters(graph))
     assert plain.last_loss == graph.last_loss
 
