@@ -1,8 +1,8 @@
 """Optimisation steps of a problem's loss, as CUDA graphs where that is possible.
 
 What is captured depends on the optimiser. Adam: drawing the points (if they are new at every step), loss, gradients,
-clipping and update are one graph. Methods that decide on the host have graphs of what they ask for: quasi-Newton ones of
-loss and gradients, Gauss-Newton of the residuals with their Jacobian, and of the loss alone. Without CUDA, or where
+clipping and update are one graph. Methods that decide on the host have graphs of what they ask for: quasi-Newton ones
+of loss and gradients, Gauss-Newton of the residuals with their Jacobian, and of the loss alone. Without CUDA, or where
 something cannot be captured, the same function is called; it gives the same numbers.
 
 In a data-parallel run the closure averages loss, terms and gradients over the ranks by one all-reduce, inside the
