@@ -1,5 +1,6 @@
 """The examples of the README and of the docs run as they stand."""
 
+import math
 import re
 from pathlib import Path
 
@@ -7,11 +8,14 @@ import pytest
 
 
 def test_the_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    code, flow = re.findall(r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     names: dict[str, object] = {}
     exec(compile(code, "README.md", "exec"), names)
     assert all(p.grad is not None for p in names["net"].parameters())
     assert "closed form" in capsys.readouterr().out
+    exec(compile(flow, "README.md", "exec"), names)
+    decay = names["flow"].max_speed() / math.exp(-2 * 0.05)
+    assert decay == pytest.approx(math.cos(math.pi / 64) ** 2, rel=2e-3)  # the largest at the centres of cells
 
 
 def test_the_problem_of_ones_own_runs(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,19 @@ def test_what_the_kernel_cannot_do():
     assert fits(Grid("x y", 0.1, boundary=WALLS), (8, 8))
 
 
+def test_launches_do_not_depend_on_the_batch(monkeypatch, tile, where):
+    launched = []
+    launch = heat_kernels.launch
+    monkeypatch.setattr(heat_kernels, "launch", lambda *given, **options: launched.append(launch(*given, **options)))
+    counts = []
+    for batch in (1, 4):
+        u0 = torch.randn(batch, 20, 36, device=where)
+        heat(u0, Grid("x y", 0.5, boundary="periodic"), diffusivity=1.0, steps=7, backend="triton")
+        counts.append(len(launched))
+        launched.clear()
+    assert counts == ([3, 3] if tile else [1, 1])
+
+
 SCRIPT = """
 from pinnfuse.kernels.grid import heat
 from pinnfuse.kernels.grid.heat_offline import resources
