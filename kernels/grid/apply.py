@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton.language as tl
@@ -15,7 +15,7 @@ from torch import Tensor
 from pinnfuse.kernels.grid.layout import Layout
 from pinnfuse.kernels.grid.source import generate
 from pinnfuse.kernels.jets import cache
-from pinnfuse.kernels.launching import launch
+from pinnfuse.kernels.launching import Prepared
 
 
 @dataclass(frozen=True)
@@ -33,79 +33,82 @@ TILES = {1: Tile(1024, 1, 4), 2: Tile(64, 8, 4), 3: Tile(64, 8, 4)}
 256 x 4 80 %, 128 x 16 69 %; one point a thread at once instead of four 70 %. Other numbers of axes: not measured."""
 
 
+REMEMBERED = 1024
+"""Launches of a kernel."""
+Shape = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class Kernel:
+    """A kernel over the points of `[batch, components, *space]` arrays, with what its launches have in common.
+
+    Args:
+        function: the generated kernel.
+        dimension: number of axes.
+        vectors: which of its arrays have a component stride.
+        tile: points of a program, and warps.
+        flags: names of constants that say which arrays are there, with their places: an array may be None.
+    """
+
+    def __init__(
+        self, function: Any, dimension: int, vectors: Sequence[int], tile: Tile, flags: Mapping[str, int] | None = None
+    ):
+        self.function, self.dimension, self.vectors, self.tile = function, dimension, tuple(vectors), tile
+        self.flags = dict(flags or {})
+        self._launches: dict[Any, Prepared] = {}
+
+    def __call__(self, arrays: Sequence[Tensor | None], weights: Tensor, tile: Tile | None = None) -> None:
+        """Launch; the arrays have one dtype, `weights` are float64 for float64 and float32 for the others."""
+        shapes = tuple([None if a is None else (a.shape, a.stride()) for a in arrays])
+        first = arrays[-1]
+        assert first is not None
+        key = (shapes, first.dtype, weights.device, tile)
+        found = self._launches.get(key)
+        if found is None:
+            if len(self._launches) >= REMEMBERED:
+                self._launches.clear()
+            found = self._launches[key] = self._prepare(shapes, tile or self.tile, weights.dtype == torch.float64)
+        found([first if a is None else a for a in arrays] + [weights])
+
+    def _prepare(self, shapes: tuple[Shape | None, ...], tile: Tile, double: bool) -> Prepared:
+        known = next(s for s in shapes if s is not None)
+        nx, ny, nz = _extents(known[0], self.dimension)
+        tile = fitted(tile, nx, ny)
+        tiles_x, tiles_y = -(-nx // tile.x), -(-ny // tile.y)
+        batch = 1 if self.dimension == 1 else known[0][0]
+        steps = [(0,) * 5 if s is None else _strides(s[1], self.dimension) for s in shapes]
+        unit = all(step[4] == 1 for s, step in zip(shapes, steps, strict=True) if s is not None)
+        vector = tile.vector if unit and all(n % tile.vector == 0 for s in steps for n in s[:4]) else 1
+        strides: list[int] = []
+        for k, s in enumerate(steps):
+            scaled = [n // vector for n in s[:4]] + [s[4]]
+            strides += scaled if k in self.vectors else [scaled[0], *scaled[2:]]
+        constants: dict[str, Any] = {
+            "BX": tile.x,
+            "BY": tile.y,
+            "VEC": vector,
+            "UNIT": unit,
+            "WIDE": max(_extent(*s) for s in shapes if s is not None) >= 2**31,
+            "ACC": tl.float64 if double else tl.float32,
+            **{name: shapes[place] is not None for name, place in self.flags.items()},
+        }
+        grid = (batch * nz * tiles_x * tiles_y,)
+        integers = (nx, ny, nz, tiles_x, tiles_y, *strides)
+        return Prepared(self.function, grid, integers, constants, num_warps=tile.warps)
+
+
 @lru_cache(maxsize=256)
 def module(layout: Layout) -> ModuleType:
     return cache.load(generate(layout), "stencil")
 
 
+@lru_cache(maxsize=256)
+def kernel(layout: Layout) -> Kernel:
+    return Kernel(module(layout).apply_kernel, layout.dimension, (0, 1), TILES[layout.dimension])
+
+
 def apply(layout: Layout, weights: Tensor, u: Tensor, out: Tensor, tile: Tile | None = None) -> None:
     """out[b, o, *space] = sum of the layout's terms of u[b, c, *space]; weights in float32, or float64 for float64."""
-    start(module(layout).apply_kernel, layout.dimension, [out, u], [0, 1], weights, tile or TILES[layout.dimension])
-
-
-def start(
-    kernel: Any,
-    dimension: int,
-    arrays: Sequence[Tensor | None],
-    vectors: Sequence[int],
-    weights: Tensor,
-    tile: Tile,
-    **flags: bool,
-) -> None:
-    """Launch a kernel over the points of `[batch, components, *space]` arrays; those at places `vectors` have a
-    component stride. An absent array (None) is one that the flags leave out."""
-    shapes = tuple(None if a is None else (a.shape, a.stride()) for a in arrays)
-    plan = _plan(shapes, dimension, tuple(vectors), tile, weights.dtype == torch.float64, tuple(flags.items()))
-    if None in shapes:
-        known = next(a for a in arrays if a is not None)
-        arrays = [known if a is None else a for a in arrays]
-    launch(kernel, plan.grid, (*arrays, weights, *plan.integers), plan.constants, num_warps=plan.warps)
-
-
-class _Plan(NamedTuple):
-    """What a launch needs apart from pointers."""
-
-    grid: tuple[int, ...]
-    integers: tuple[int, ...]
-    constants: dict[str, Any]
-    warps: int
-
-
-Shape = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-@lru_cache(maxsize=4096)
-def _plan(
-    shapes: tuple[Shape | None, ...],
-    dimension: int,
-    vectors: tuple[int, ...],
-    tile: Tile,
-    double: bool,
-    flags: tuple[tuple[str, bool], ...],
-) -> _Plan:
-    known = next(s for s in shapes if s is not None)
-    nx, ny, nz = _extents(known[0], dimension)
-    tile = fitted(tile, nx, ny)
-    tiles_x, tiles_y = -(-nx // tile.x), -(-ny // tile.y)
-    batch = 1 if dimension == 1 else known[0][0]
-    steps = [(0,) * 5 if s is None else _strides(s[1], dimension) for s in shapes]
-    unit = all(step[4] == 1 for s, step in zip(shapes, steps, strict=True) if s is not None)
-    vector = tile.vector if unit and all(n % tile.vector == 0 for s in steps for n in s[:4]) else 1
-    strides: list[int] = []
-    for k, s in enumerate(steps):
-        scaled = [n // vector for n in s[:4]] + [s[4]]
-        strides += scaled if k in vectors else [scaled[0], *scaled[2:]]
-    constants: dict[str, Any] = {
-        "BX": tile.x,
-        "BY": tile.y,
-        "VEC": vector,
-        "UNIT": unit,
-        "WIDE": max(_extent(*s) for s in shapes if s is not None) >= 2**31,
-        "ACC": tl.float64 if double else tl.float32,
-        **dict(flags),
-    }
-    integers = (nx, ny, nz, tiles_x, tiles_y, *strides)
-    return _Plan((batch * nz * tiles_x * tiles_y,), integers, constants, tile.warps)
+    kernel(layout)((out, u), weights, tile)
 
 
 def _extents(shape: tuple[int, ...], dimension: int) -> tuple[int, int, int]:

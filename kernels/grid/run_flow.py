@@ -7,7 +7,7 @@ from types import ModuleType
 
 from torch import Tensor
 
-from pinnfuse.kernels.grid.apply import Tile, start
+from pinnfuse.kernels.grid.apply import Kernel, Tile
 from pinnfuse.kernels.grid.flow import Flow
 from pinnfuse.kernels.grid.flow_source import generate
 from pinnfuse.kernels.jets import cache
@@ -23,10 +23,19 @@ def module(flow: Flow) -> ModuleType:
     return cache.load(generate(flow), "flow")
 
 
+@lru_cache(maxsize=256)
+def kernels(flow: Flow) -> tuple[Kernel, Kernel]:
+    """Forward and backward."""
+    d, loaded, vector = flow.dimension, module(flow), flow.kind == "convection"
+    return (
+        Kernel(loaded.forward_kernel, d, (2,) if vector else (), FORWARD[d]),
+        Kernel(loaded.backward_kernel, d, (1, 4) if vector else (), BACKWARD[d], {"NEED_F": 0, "NEED_C": 1}),
+    )
+
+
 def forward(flow: Flow, numbers: Tensor, f: Tensor, c: Tensor, out: Tensor, tile: Tile | None = None) -> None:
     """out[b, 0, *space] of f[b, 0, *space] and c[b, components, *space]."""
-    vectors = [2] if flow.kind == "convection" else []
-    start(module(flow).forward_kernel, flow.dimension, [out, f, c], vectors, numbers, tile or FORWARD[flow.dimension])
+    kernels(flow)[0]((out, f, c), numbers, tile)
 
 
 def backward(
@@ -40,14 +49,4 @@ def backward(
     tile: Tile | None = None,
 ) -> None:
     """Gradients of f and c, those that are not None."""
-    arrays = [grad_f, grad_c, gradient, f, c]
-    start(
-        module(flow).backward_kernel,
-        flow.dimension,
-        arrays,
-        [1, 4] if flow.kind == "convection" else [],
-        numbers,
-        tile or BACKWARD[flow.dimension],
-        NEED_F=grad_f is not None,
-        NEED_C=grad_c is not None,
-    )
+    kernels(flow)[1]((grad_f, grad_c, gradient, f, c), numbers, tile)

@@ -28,8 +28,7 @@ class StencilOperator:
 
     def __call__(self, u: Tensor) -> Tensor:
         self.grid.check(u, self._operator.name)
-        place = -self.grid.dimension - 1
-        return self._operator(u.unsqueeze(place), self.grid.axes, self.backend).squeeze(place)
+        return self._operator(u, self.grid.axes, self.backend, (True, True))
 
 
 def custom(

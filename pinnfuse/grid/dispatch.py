@@ -91,9 +91,23 @@ def choose(backend: str, name: str, *tensors: Tensor) -> Choice:
     Raises:
         BackendUnavailable: "triton" was asked for and cannot run, with the reason.
     """
+    wanted = _wanted.get()
+    if wanted is not None and backend == "auto":
+        backend = wanted.get(name, "auto")
+    first = tensors[0]
+    if first.is_cuda and all([t.dtype == first.dtype and t.device == first.device for t in tensors]):
+        return _on_card(backend, name, first.dtype, first.device)
+    return _choose(backend, name, *tensors)
+
+
+@functools.lru_cache(maxsize=1024)
+def _on_card(backend: str, name: str, dtype: torch.dtype, device: torch.device) -> Choice:
+    """Nothing else decides on a card, and small operators have no time to ask twice."""
+    return _choose(backend, name, torch.empty(0, dtype=dtype, device=device))
+
+
+def _choose(backend: str, name: str, *tensors: Tensor) -> Choice:
     check_name(backend, name)
-    if backend == "auto":
-        backend = (_wanted.get() or {}).get(name, "auto")
     if backend == "torch":
         return Choice("torch", True, name)
     reason = obstacle(*tensors)

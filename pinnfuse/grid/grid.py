@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -187,11 +187,14 @@ class Grid:
             raise ValueError(f"{caller}: `{name}` must be a tensor; got {type(field).__name__}. Use torch.as_tensor.")
         if not field.dtype.is_floating_point:
             raise ValueError(f"{caller}: `{name}` must be floating point; got {field.dtype}. Use {name}.float().")
+        return _space(self, field.shape, caller, name, leading)
+
+    def _check_shape(self, shape: tuple[int, ...], caller: str, name: str, leading: int) -> tuple[int, ...]:
         d = self.dimension
-        if field.dim() < d + leading:
+        if len(shape) < d + leading:
             expected = ", ".join(["...", *(["components"] * leading), *self.axes])
-            raise ValueError(f"{caller}: `{name}` must be [{expected}]; got {list(field.shape)}.")
-        space = tuple(field.shape[-d:])
+            raise ValueError(f"{caller}: `{name}` must be [{expected}]; got {list(shape)}.")
+        space = tuple(shape[-d:])
         for axis, n in zip(self.axes, space, strict=True):
             self._check_points(axis, n, caller, name)
         return space
@@ -224,6 +227,12 @@ class Grid:
         if self.periodic[axis] or self.centring == "cell":
             return 0
         return -1 + sum(isinstance(side, Dirichlet) for side in self.sides[axis])
+
+
+@lru_cache(maxsize=4096)
+def _space(grid: Grid, shape: tuple[int, ...], caller: str, name: str, leading: int) -> tuple[int, ...]:
+    """`Grid._check_shape`, once for each shape: every call of an operator asks."""
+    return grid._check_shape(shape, caller, name, leading)
 
 
 def _per_axis(argument: str, given: Any, names: Sequence[str], optional: bool = False) -> list[Any]:

@@ -47,15 +47,23 @@ class LinearOperator:
     inputs: int
     outputs: tuple[tuple[Term, ...], ...]
 
-    def __call__(self, u: Tensor, axes: tuple[str, ...], backend: str = "auto") -> Tensor:
-        """`[..., inputs, *space]` to `[..., outputs, *space]`, in u's dtype; sums in float32 at least."""
-        space = u.shape[-self.dimension :]
-        for terms in self.outputs:
-            for term in terms:
-                for axis, stencil in term.factors:
-                    check_points(stencil, space[axis], axes[axis], self.name)
+    def __call__(
+        self, u: Tensor, axes: tuple[str, ...], backend: str = "auto", scalar: tuple[bool, bool] = (False, False)
+    ) -> Tensor:
+        """`[..., inputs, *space]` to `[..., outputs, *space]`, in u's dtype; sums in float32 at least.
+
+        `scalar`: whether the argument and the result are without their dimension of components (of size 1).
+        """
+        _check(self, tuple(u.shape[-self.dimension :]), axes)
         chosen = choose(backend, self.name, u)
-        return chosen.run(lambda: _Apply.apply(u, self, True), lambda: self.torch(u))
+        if chosen.backend == "torch":
+            return self._plain(u, scalar)
+        return chosen.run(lambda: _run(u, self, True, scalar), lambda: self._plain(u, scalar))
+
+    def _plain(self, u: Tensor, scalar: tuple[bool, bool]) -> Tensor:
+        place = -self.dimension - 1
+        out = self.torch(u.unsqueeze(place) if scalar[0] else u)
+        return out.squeeze(place) if scalar[1] else out
 
     def torch(self, u: Tensor, affine: bool = True) -> Tensor:
         """Plain torch, differentiable any number of times."""
@@ -200,30 +208,49 @@ def _on_device(
     return layout, weights.to(device=device, dtype=torch.float64 if dtype == torch.float64 else torch.float32)
 
 
+@lru_cache(maxsize=4096)
+def _check(operator: LinearOperator, space: tuple[int, ...], axes: tuple[str, ...]) -> None:
+    for terms in operator.outputs:
+        for term in terms:
+            for axis, stencil in term.factors:
+                check_points(stencil, space[axis], axes[axis], operator.name)
+
+
+def _run(u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[bool, bool]) -> Tensor:
+    if u.requires_grad and torch.is_grad_enabled():
+        return _Apply.apply(u, operator, affine, scalar)
+    return _launch(u, operator, affine, scalar)
+
+
+def _launch(u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[bool, bool]) -> Tensor:
+    from pinnfuse.kernels.grid.apply import apply as kernel
+
+    d = operator.dimension
+    shape, space = u.shape, u.shape[-d:]
+    layout, weights = _on_device(operator, space, affine, u.dtype, u.device)
+    inputs, outputs = operator.inputs, len(operator.outputs)
+    batch = shape[:-d] if scalar[0] else shape[: -d - 1]
+    out = u.new_empty(batch + space if scalar[1] else (*batch, outputs, *space))
+    if out.numel():
+        flat = len(batch) == 1
+        kernel(
+            layout,
+            weights,
+            u if flat and not scalar[0] else u.reshape(-1, inputs, *space),
+            out if flat and not scalar[1] else out.view(-1, outputs, *space),
+        )
+    return out
+
+
 class _Apply(torch.autograd.Function):
     """The kernel. Its backward is itself with the transposed operator, so it can be differentiated again."""
 
     @staticmethod
-    def forward(ctx, u: Tensor, operator: LinearOperator, affine: bool) -> Tensor:
-        from pinnfuse.kernels.grid.apply import apply as kernel
-
-        ctx.operator = operator
-        d = operator.dimension
-        shape = u.shape
-        space = tuple(shape[-d:])
-        layout, weights = _on_device(operator, space, affine, u.dtype, u.device)
-        out = u.new_empty(*shape[: -d - 1], len(operator.outputs), *space)
-        if out.numel():
-            flat = len(shape) == d + 2
-            kernel(
-                layout,
-                weights,
-                u if flat else u.reshape(-1, *shape[-d - 1 :]),
-                out if flat else out.view(-1, *out.shape[-d - 1 :]),
-            )
-        return out
+    def forward(ctx, u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[bool, bool]) -> Tensor:
+        ctx.operator, ctx.scalar = operator, scalar
+        return _launch(u, operator, affine, scalar)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
-        operator = ctx.operator.transposed(tuple(gradient.shape[-ctx.operator.dimension :]))
-        return _Apply.apply(gradient, operator, False), None, None
+        operator = ctx.operator.transposed(gradient.shape[-ctx.operator.dimension :])
+        return _run(gradient, operator, False, ctx.scalar[::-1]), None, None, None

@@ -48,7 +48,7 @@ def gradient(u: Tensor, grid: Grid, *, order: int | None = None, backend: str = 
     r"""$(\partial u / \partial x_a)_a$: `[..., *space]` to `[..., d, *space]`."""
     grid.check(u, "gradient")
     operator = _gradient(grid, _order(order, grid, "gradient"))
-    return operator(u.unsqueeze(-grid.dimension - 1), grid.axes, backend)
+    return operator(u, grid.axes, backend, (True, False))
 
 
 def divergence(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = None, backend: str = "auto") -> Tensor:
@@ -60,7 +60,7 @@ def divergence(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = No
     grids = _component_grids(grid, "divergence")
     _check_vector(v, grids[0], "divergence")
     operator = _divergence(grids, _order(order, grids[0], "divergence"))
-    return operator(v, grids[0].axes, backend).squeeze(-grids[0].dimension - 1)
+    return operator(v, grids[0].axes, backend, (False, True))
 
 
 def curl(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = None, backend: str = "auto") -> Tensor:
@@ -71,14 +71,12 @@ def curl(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = None, ba
     d = grids[0].dimension
     if d == 1:
         raise ValueError("curl: `grid` must have two or three axes; got one.")
-    found = _curl(grids, _order(order, grids[0], "curl"))(v, grids[0].axes, backend)
-    return found.squeeze(-d - 1) if d == 2 else found
+    return _curl(grids, _order(order, grids[0], "curl"))(v, grids[0].axes, backend, (False, d == 2))
 
 
 def _scalar(operator: LinearOperator, u: Tensor, grid: Grid, backend: str) -> Tensor:
     grid.check(u, operator.name)
-    place = -grid.dimension - 1
-    return operator(u.unsqueeze(place), grid.axes, backend).squeeze(place)
+    return operator(u, grid.axes, backend, (True, True))
 
 
 def _check_vector(v: Tensor, grid: Grid, caller: str) -> None:

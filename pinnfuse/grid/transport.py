@@ -168,31 +168,39 @@ def _run(name: str, transport: Transport, f: Tensor, c: Tensor, leading: int, ba
     """Broadcast the leading dimensions, check the numbers of points, choose the backend."""
     grid, flow = transport.grid, transport.flow
     d = grid.dimension
-    for axis, n in zip(grid.axes, f.shape[-d:], strict=True):
-        known = 0 if grid.periodic[axis] else max(flow.count_f, flow.count_c)
-        least = max(flow.taps + 1, 2 * flow.reach - 1, known)  # the backward reads 2 reach - 1 points far
-        if n < least:
-            raise ValueError(
-                f"{name}: `{'u' if name == 'diffusion' else 'f'}` must have at least {least} points along {axis!r}; "
-                f"got {n}. Refine the grid or lower its order."
-            )
+    _check(name, grid.axes, flow, tuple(f.shape[-d:]))
     other = "k" if name == "diffusion" else "velocity"
     if f.dtype != c.dtype or f.device != c.device:
         raise ValueError(
             f"{name}: `{other}` must have the dtype and device of the field, {f.dtype} on {f.device}; got {c.dtype} on "
             f"{c.device}. Use {other}.to(field)."
         )
-    try:
-        batch = torch.broadcast_shapes(f.shape[:-d], c.shape[: c.dim() - d - leading])
-    except RuntimeError as error:
-        raise ValueError(
-            f"{name}: leading dimensions must broadcast; got {list(f.shape[:-d])} of the field and "
-            f"{list(c.shape[: c.dim() - d - leading])} of `{other}`."
-        ) from error
-    f = f.expand(*batch, *f.shape[-d:])
-    c = c.expand(*batch, *c.shape[-d - leading :])
+    if f.shape[:-d] != c.shape[: c.dim() - d - leading]:
+        try:
+            batch = torch.broadcast_shapes(f.shape[:-d], c.shape[: c.dim() - d - leading])
+        except RuntimeError as error:
+            raise ValueError(
+                f"{name}: leading dimensions must broadcast; got {list(f.shape[:-d])} of the field and "
+                f"{list(c.shape[: c.dim() - d - leading])} of `{other}`."
+            ) from error
+        f = f.expand(*batch, *f.shape[-d:])
+        c = c.expand(*batch, *c.shape[-d - leading :])
     chosen = choose(backend, name, f, c)
-    return chosen.run(lambda: _Flow.apply(f, c, transport), lambda: plain(transport, f, c))
+    if chosen.backend == "torch":
+        return plain(transport, f, c)
+    return chosen.run(lambda: _kernel(f, c, transport), lambda: plain(transport, f, c))
+
+
+@lru_cache(maxsize=4096)
+def _check(name: str, axes: tuple[str, ...], flow: Flow, space: tuple[int, ...]) -> None:
+    for k, (axis, n) in enumerate(zip(axes, space, strict=True)):
+        known = 0 if flow.periodic[len(axes) - 1 - k] else max(flow.count_f, flow.count_c)
+        least = max(flow.taps + 1, 2 * flow.reach - 1, known)  # the backward reads 2 reach - 1 points far
+        if n < least:
+            raise ValueError(
+                f"{name}: `{'u' if name == 'diffusion' else 'f'}` must have at least {least} points along {axis!r}; "
+                f"got {n}. Refine the grid or lower its order."
+            )
 
 
 def plain(transport: Transport, f: Tensor, c: Tensor) -> Tensor:
@@ -303,19 +311,29 @@ def _diffuse(flow: Flow, u: Tensor, k: Tensor, ghosts_u: Ends, ghosts_k: Ends, h
     return total
 
 
+def _kernel(f: Tensor, c: Tensor, transport: Transport) -> Tensor:
+    if torch.is_grad_enabled() and (f.requires_grad or c.requires_grad):
+        return _Flow.apply(f, c, transport)
+    return _launch(f, c, transport)
+
+
+def _launch(f: Tensor, c: Tensor, transport: Transport) -> Tensor:
+    from pinnfuse.kernels.grid.run_flow import forward
+
+    out = torch.empty(f.shape, dtype=f.dtype, device=f.device)
+    if out.numel():
+        forward(transport.flow, _numbers(transport, f), *_flat(transport, f, c), _flat_scalar(transport, out))
+    return out
+
+
 class _Flow(torch.autograd.Function):
     """The kernels. The backward has no derivative of its own."""
 
     @staticmethod
     def forward(ctx, f: Tensor, c: Tensor, transport: Transport) -> Tensor:
-        from pinnfuse.kernels.grid.run_flow import forward
-
         ctx.transport = transport
         ctx.save_for_backward(f, c)
-        out = torch.empty(f.shape, dtype=f.dtype, device=f.device)
-        if out.numel():
-            forward(transport.flow, _numbers(transport, f), *_flat(transport, f, c), _flat_scalar(transport, out))
-        return out
+        return _launch(f, c, transport)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
@@ -354,7 +372,8 @@ def _flat_scalar(transport: Transport, f: Tensor) -> Tensor:
 
 
 def _flat_vector(transport: Transport, c: Tensor) -> Tensor:
-    return c.reshape(-1, *c.shape[-transport.grid.dimension - 1 :])
+    d = transport.grid.dimension
+    return c if c.dim() == d + 2 else c.reshape(-1, *c.shape[-d - 1 :])
 
 
 def _numbers(transport: Transport, like: Tensor) -> Tensor:

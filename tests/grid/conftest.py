@@ -14,6 +14,8 @@ def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
         for table in (apply.TILES, run_flow.FORWARD, run_flow.BACKWARD):
             for d, tile in {1: apply.Tile(16, 1, 1), 2: apply.Tile(16, 4, 1), 3: apply.Tile(16, 4, 1)}.items():
                 monkeypatch.setitem(table, d, tile)
+        for remembered in (apply.kernel, run_flow.kernels):
+            remembered.cache_clear()  # with other tiles
     monkeypatch.setenv("PINNFUSE_INTERPRET", "1")
     monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path_factory.getbasetemp() / "sources"))
 

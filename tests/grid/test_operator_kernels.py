@@ -53,7 +53,7 @@ def test_linear_kernels(name, d, interpreter, where):
             y = torch.randn_like(out)
             zero = entry.run(grid, torch.zeros_like(u), backend="triton").detach()
             (pulled,) = torch.autograd.grad(out, u, y, create_graph=True, retain_graph=True)
-            left, right = float(((out - zero) * y).sum()), float((u * pulled).sum())
+            left, right = ((out - zero) * y).sum().item(), (u * pulled).sum().item()
             assert left == pytest.approx(right, rel=1e-12, abs=1e-11 * float(out.norm() * y.norm()))
 
 

@@ -177,7 +177,7 @@ def test_choice_of_backend(interpreter, monkeypatch):
     grid = Grid("x y", 1.0, boundary="periodic")
     u = torch.randn(8, 8, dtype=torch.float64)
     calls = []
-    monkeypatch.setattr("pinnfuse.grid.linear._Apply.apply", lambda u, *rest: calls.append(1) or u)
+    monkeypatch.setattr("pinnfuse.grid.linear._run", lambda u, *rest: calls.append(1) or u)
     laplacian(u, grid)
     with backends(laplacian="torch"):
         laplacian(u, grid)
@@ -213,7 +213,7 @@ def test_a_kernel_that_does_not_compile(interpreter, monkeypatch):
     def fail(*_):
         raise Broken("PassManager::run failed")
 
-    monkeypatch.setattr("pinnfuse.grid.linear._Apply.apply", fail)
+    monkeypatch.setattr("pinnfuse.grid.linear._run", fail)
     monkeypatch.setattr(dispatch, "_broken", set())
     grid, u = Grid("x", 1.0, boundary="periodic"), torch.randn(8)
     with pytest.warns(UserWarning, match=r"PassManager::run failed \[triton .* Running plain torch"):
