@@ -176,17 +176,34 @@ class ProblemLoss(nn.Module):
         self, net: nn.Module, batch: Mapping[str, Points], parameters: Sequence[Tensor]
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Residuals and Jacobian of all terms, see `FusedResidualLoss.linearise`; their squares add up to the loss."""
+        for name, root, term in self._weighted(batch):
+            drawn = batch[name]
+            for r, jacobian in term.linearise(net, drawn.points, parameters, self._weights(name, drawn), drawn.data):
+                yield (r, jacobian) if root is None else (r * root, jacobian.mul_(root))
+
+    @torch.no_grad()
+    def residuals(self, net: nn.Module, batch: Mapping[str, Points]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The residuals [M] of `linearise` without their Jacobian, and every term without its weight."""
+        vectors: list[Tensor] = []
+        terms: dict[str, Tensor] = {}
+        for name, root, term in self._weighted(batch):
+            drawn = batch[name]
+            r, means = term.weighted_residuals(net, drawn.points, self._weights(name, drawn), drawn.data)
+            vectors.append(r if root is None else r * root)
+            terms |= means if name == INTERIOR else {name: r.square().sum()}
+        return torch.cat(vectors), terms
+
+    def _weighted(self, batch: Mapping[str, Points]) -> Iterator[tuple[str, Tensor | None, FusedResidualLoss]]:
+        """Every term with the root of its weight: a tensor, which a graph reads anew."""
+        roots = [None, *self.weights.to(batch[INTERIOR].points).sqrt().unbind(0)]
         names, shifts = [INTERIOR, *self.names], [None, *self.shifts]
-        roots = [None, *self.weights.to(batch[INTERIOR].points).sqrt().unbind(0)]  # tensors: a graph reads them anew
         for name, root, shift, term in zip(names, roots, shifts, self.losses(), strict=True):
             if shift is not None:
                 raise ValueError(
                     f"the condition {name!r} compares two faces, which has no Jacobian here. Make the network periodic "
                     "(`periodic` of the problem), or use a method that needs gradients only."
                 )
-            drawn = batch[name]
-            for r, jacobian in term.linearise(net, drawn.points, parameters, self._weights(name, drawn), drawn.data):
-                yield (r, jacobian) if root is None else (r * root, jacobian.mul_(root))
+            yield name, root, term
 
     def losses(self) -> list[FusedResidualLoss]:
         """The loss of the interior, then that of each condition."""

@@ -2,8 +2,8 @@
 
 What is captured depends on the optimiser. Adam: drawing the points (if they are new at every step), loss, gradients,
 clipping and update are one graph. Methods that decide on the host have graphs of what they ask for: quasi-Newton ones
-of loss and gradients, Gauss-Newton of the residuals with their Jacobian, and of the loss alone. Without CUDA, or where
-something cannot be captured, the same function is called; it gives the same numbers.
+of loss and gradients, Gauss-Newton of the residuals with their Jacobian, and of the residuals alone. Without CUDA, or
+where something cannot be captured, the same function is called; it gives the same numbers.
 
 In a data-parallel run the closure averages loss, terms and gradients over the ranks by one all-reduce, inside the
 graph. A fused loss has all its gradients when it has its value: there is no backward pass to hide the reduction under.
@@ -76,7 +76,7 @@ class Stepper:
         what = "loss and gradients are one CUDA graph"
         if self._jacobian is not None:
             rest = self._jacobian.obstacle
-            what = "the loss is one CUDA graph, " + (f"the Jacobian not: {rest}" if rest else "the Jacobian another")
+            what = "residuals are one CUDA graph, " + (f"the Jacobian not: {rest}" if rest else "the Jacobian another")
         if self.optimizer.capturable:
             what = "loss, gradients and update are one CUDA graph"
             what += ", points are drawn inside" if self._stream else ""
@@ -102,7 +102,10 @@ class Stepper:
         if optimizer.capturable:
             loss = wrapped.step(self._closure, update=captured)
         else:
-            loss = wrapped.step(captured, linearise=self._jacobian)
+            rows: dict[str, Any] = (
+                {} if self._jacobian is None else {"linearise": self._jacobian, "residuals": captured}
+            )
+            loss = wrapped.step(captured, **rows)
         if self._stream is not None and captured.obstacle:  # perhaps drawing the points is what cannot be captured
             self._key, self._refused = None, True
         # the loss before the step; the last evaluation of a line search may be one that was not kept
@@ -123,7 +126,7 @@ class Stepper:
         self._key, self._stream, self._given = key, inside, None
         function, self._jacobian = (self._update if self.optimizer.capturable else self._closure), None
         if isinstance(self.optimizer.active, GaussNewton):
-            function, self._jacobian = self._value, StepGraph(self._linearise, device)
+            function, self._jacobian = self._residuals, StepGraph(self._linearise, device)
         generators = () if inside is None else (inside.generator,)
         self._captured = StepGraph(function, device, generators)
         for graph in (self._captured, self._jacobian):
@@ -162,13 +165,13 @@ class Stepper:
         return self._values[0]
 
     @torch.no_grad()
-    def _value(self) -> Tensor:
-        """Loss without gradients."""
-        loss, terms = self.loss(self.net, self.batch)
+    def _residuals(self) -> Tensor:
+        """Weighted residuals of all terms."""
+        r, terms = self.loss.residuals(self.net, self.batch)
         self.names = list(terms)
-        self._values = torch.stack([loss, *terms.values()])
+        self._values = torch.stack([r.square().sum(), *terms.values()])
         parallel.mean_([self._values])
-        return self._values[0]
+        return r
 
     def _update(self) -> Tensor:
         """Draw, loss, gradients, update."""

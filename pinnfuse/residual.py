@@ -250,9 +250,7 @@ class FusedResidualLoss(ResidualModule):
         """
         caller = "FusedResidualLoss.linearise"
         net, columns, weights = self._checked(net, points, point_weights, data, caller)
-        count, equations = points.shape[0], len(self.pde.equations)
-        scale = (self.equation_weights.to(points) / count).expand(count, equations)
-        scale = (scale if weights is None else scale * weights.detach()).sqrt()
+        scale = self._root_weights(points, weights)
         recognised = backends.recognised(net, points, caller)
         plan_ = plan(self.pde)
         choice = backends.Choice("torch", "closed form", "the Jacobian of the residuals", recognised)
@@ -266,6 +264,19 @@ class FusedResidualLoss(ResidualModule):
             jacobian = chain_rule(tensors, [*by_operand, *by_trained], parameters)
             weight = scale[rows].reshape(-1)
             yield r.reshape(-1) * weight, jacobian.flatten(0, 1).mul_(weight[:, None])
+
+    @torch.no_grad()
+    def weighted_residuals(
+        self,
+        net: nn.Module,
+        points: Tensor,
+        point_weights: Tensor | None = None,
+        data: Mapping[str, Tensor] | None = None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The residuals r [M] of `linearise` without their Jacobian, and the per-equation means of `evaluate`."""
+        found = self.evaluate(net, points, point_weights, data)
+        _, _, weights = self._checked(net, points, point_weights, data, "FusedResidualLoss.weighted_residuals")
+        return (found.residuals * self._root_weights(points, weights)).reshape(-1), found.per_equation
 
     def explain(self, net: nn.Module, points: Tensor) -> Explanation:
         """Which backend and path `net` takes on these points, why, with which channels, precision and memory."""
@@ -291,6 +302,11 @@ class FusedResidualLoss(ResidualModule):
         return f"{self.pde!r}, backend={self.backend!r}, precision={self.precision!r}"
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _root_weights(self, points: Tensor, weights: Tensor | None) -> Tensor:
+        """[N, equations], the square root of W_e w_ne / N."""
+        scale = (self.equation_weights.to(points) / len(points)).expand(len(points), len(self.pde.equations))
+        return (scale if weights is None else scale * weights.detach()).sqrt()
 
     def _checked(
         self,

@@ -117,12 +117,14 @@ class PhasedOptimizer(Optimizer):
         closure: Callable[[], Any],
         linearise: Linearise | None = None,
         update: Callable[[], Any] | None = None,
+        residuals: Callable[[], Tensor] | None = None,
     ) -> Any:
         """One step of the present phase; enters the next phase first where that is due. Returns the loss before it.
 
         Args:
             closure: () -> loss, with gradients.
             linearise: what `GaussNewton` needs beside the loss; other optimisers do not look at it.
+            residuals: those of `linearise` alone, see `GaussNewton.step`.
             update: () -> loss, does what `active.step(closure)` would do (a captured graph of it), in its place.
         """
         self.enter_next_phase()
@@ -131,7 +133,8 @@ class PhasedOptimizer(Optimizer):
         if update is not None:
             loss = update()
         else:
-            loss = active.step(closure, linearise) if isinstance(active, GaussNewton) else active.step(closure)
+            wants_rows = isinstance(active, GaussNewton)
+            loss = active.step(closure, linearise, residuals) if wants_rows else active.step(closure)
         self.position["step"] += 1
         self.position["total"] += 1
         return loss

@@ -115,7 +115,7 @@ def test_a_captured_gauss_newton_gives_the_same_numbers(resample, weight_factori
     options = {"width": 12, "weight_factorisation": weight_factorisation}
     plain, _ = fitted(dataclasses.replace(spec, graph=False), "gpu", "burgers", "torch", **options)
     graph, _ = fitted(spec, "gpu", "burgers", "torch", **options)
-    assert "the loss is one CUDA graph, the Jacobian another" in graph.explain()
+    assert "residuals are one CUDA graph, the Jacobian another" in graph.explain()
     assert torch.equal(parameters(plain), parameters(graph))
     assert plain.last_loss == graph.last_loss
 

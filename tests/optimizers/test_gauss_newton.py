@@ -49,6 +49,48 @@ def test_rosenbrock_converges_quadratically_and_never_rises():
     assert torch.allclose(params[0], torch.ones(2, dtype=torch.float64), atol=1e-8)
 
 
+def rosenbrock(params):
+    def residuals():
+        a, b = params[0]
+        return torch.stack([10 * (b - a * a), 1 - a])
+
+    def linearise():
+        yield residuals(), torch.tensor([[-20 * params[0][0].item(), 10.0], [-1.0, 0.0]], dtype=torch.float64)
+
+    return linearise, residuals
+
+
+def test_a_step_with_residuals_follows_the_curvature():
+    params = start([0.5, 0.2])
+    linearise, residuals = rosenbrock(params)
+    (r, jacobian), mu = next(linearise()), 300.0  # large enough for the first trial to be kept
+    x = params[0].detach().clone()
+    inverse = torch.linalg.inv(jacobian.T @ jacobian + mu * torch.eye(2, dtype=torch.float64))
+    d = -inverse @ jacobian.T @ r
+    second = torch.tensor([-20 * d[0].item() ** 2, 0.0], dtype=torch.float64)  # of 10 (b - a^2) along d
+    a = -0.5 * inverse @ jacobian.T @ second
+    assert 0 < 2 * a.norm() < 0.75 * d.norm()
+    optimizer = GaussNewton(params, damping=mu / (jacobian.T @ jacobian).diagonal().max().item())
+    optimizer.step(lambda: None, linearise, residuals)
+    assert torch.allclose(params[0], x + d + a, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [1, 2], ids=["fewer", "as many"])
+def test_the_curvature_saves_steps_and_the_loss_never_rises(rows):
+    def steps(follow):
+        params = start([-1.2, 1.0])
+        linearise, residuals = rosenbrock(params)
+        cut, less = (lambda: residuals()[:rows]), (lambda: ((r[:rows], j[:rows]) for r, j in linearise()))
+        optimizer, losses = GaussNewton(params), []
+        while not losses or losses[-1] > 1e-20:
+            losses.append(optimizer.step(lambda: cut().square().sum(), less, cut if follow else None).item())
+            assert len(losses) < 200
+        assert losses == sorted(losses, reverse=True)
+        return len(losses)
+
+    assert steps(True) <= steps(False)
+
+
 def test_nothing_moves_where_nothing_helps_and_it_says_so():
     params = start([0.0])
     optimizer = GaussNewton(params, patience=3, max_trials=2)
