@@ -111,15 +111,16 @@ def _doctor(options: Namespace) -> int:
 
 
 def _verify(options: Namespace) -> int:
-    from pinnfuse.verification import run, run_operators, show, show_operators, summary
+    from pinnfuse.verification import OperatorRow, Row, run, run_operators, show, show_operators, summary
 
     device = _device(options.device)
     console = _console(stderr=options.json)
     with console.status("comparing with float64") as status:
         rows = run(device, options.quick, lambda text: status.update(text)) if options.part != "grid" else []
         fields = run_operators(device, options.quick, status.update) if options.part != "networks" else []
+    both: list[Row | OperatorRow] = [*rows, *fields]
     if options.json:
-        Console(soft_wrap=True).print_json(data=[row.as_dict() for row in (*rows, *fields)])
+        Console(soft_wrap=True).print_json(data=[row.as_dict() for row in both])
     else:
         if rows:
             show(rows, console)
@@ -127,7 +128,7 @@ def _verify(options: Namespace) -> int:
             show_operators(fields, console)
     if rows:
         console.print(summary(rows), highlight=False)
-    return 1 if any(row.status == "failed" for row in (*rows, *fields)) else 0
+    return 1 if any(row.status == "failed" for row in both) else 0
 
 
 def _bench_jets(options: Namespace) -> int:
