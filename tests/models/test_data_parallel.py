@@ -1,0 +1,68 @@
+"""One, two and four processes: the same loss and the same parameters, however a set of points is split."""
+
+import multiprocessing
+import os
+import socket
+import traceback
+
+import pytest
+import torch
+
+from pinnfuse import parallel
+from pinnfuse.bench.data_parallel import CASES, disagreement, steps_of
+
+CPU = torch.device("cpu")
+
+
+def battery():
+    return {case.name: steps_of(case, 96, 8, CPU) for case in CASES}
+
+
+def enter(rank, size, port, queue):
+    torch.set_num_threads(1)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=size)
+    try:
+        queue.put((rank, battery()))
+    except Exception:
+        queue.put((rank, traceback.format_exc()))
+    torch.distributed.destroy_process_group()
+
+
+def ranks(size):
+    """What each of `size` processes got."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pinnfuse.bench.data_parallel"])  # imports once for all
+    queue = context.SimpleQueue()
+    processes = [context.Process(target=enter, args=(rank, size, port, queue)) for rank in range(size)]
+    for process in processes:
+        process.start()
+    found = dict(queue.get() for _ in processes)
+    for process in processes:
+        process.join(60)
+    errors = [text for text in found.values() if isinstance(text, str)]
+    assert not errors, errors[0]
+    return [found[rank] for rank in range(size)]
+
+
+def test_means_do_nothing_in_one_process():
+    values = torch.rand(3)
+    parallel.mean_([values])
+    assert parallel.total(values) is values and parallel.agreed(values[0]) == [values[0].double().item()]
+    assert parallel.shares([3, 5], CPU).tolist() == [1, 1] and parallel.gathered("x") == ["x"]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_steps_do_not_depend_on_the_number_of_processes(size):
+    one, many = battery(), ranks(size)
+    for case in CASES:
+        assert sum(results[case.name]["points"] for results in many) == one[case.name]["points"]
+        sizes = {results[case.name]["points"] for results in many}
+        assert (len(sizes) == 1) == case.even
+        for results in many[1:]:  # every rank has the same bits
+            assert (results[case.name]["parameters"] == many[0][case.name]["parameters"]).all()
+        found = disagreement(one[case.name], many[0][case.name])
+        assert max(found.values()) <= case.tolerance, (case.name, found)
