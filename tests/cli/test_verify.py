@@ -42,8 +42,8 @@ def test_a_wrong_derivative_of_one_activation_is_found(
 ) -> None:
     true = unary._tanh
 
-    def wrong(z: torch.Tensor, n: int) -> unary.Derivatives:
-        derivatives = true(z, n)
+    def wrong(z: torch.Tensor, n: int, *memory: object) -> unary.Derivatives:
+        derivatives = true(z, n, *memory)
         if n >= order:
             derivatives[order] = derivatives[order] * (1 + 1e-4)
         return derivatives
