@@ -133,8 +133,8 @@ class PhasedOptimizer(Optimizer):
         if update is not None:
             loss = update()
         else:
-            wants_rows = isinstance(active, GaussNewton)
-            loss = active.step(closure, linearise, residuals) if wants_rows else active.step(closure)
+            rows = (linearise, residuals)
+            loss = active.step(closure, *rows) if isinstance(active, GaussNewton) else active.step(closure)
         self.position["step"] += 1
         self.position["total"] += 1
         return loss
