@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from pinnfuse.kernels.grid.hashing import hash_once
 
@@ -31,6 +32,11 @@ class Flow:
     depth: int
     count_f: int
     count_c: int
+
+    @cached_property
+    def variant(self) -> str:
+        """What it is besides convection or diffusion."""
+        return " ".join([f"{self.dimension}D", self.scheme, self.form]).rstrip()
 
     @property
     def taps(self) -> int:

@@ -1,27 +1,23 @@
 """Launch configurations that were measured on this machine, kept on disk so that another process need not measure.
 
-One JSON file, `launches.json` in the cache folder:
-"card, Triton version, shape class, precision" -> fields of `Launch`.
-A file or an entry that cannot be understood counts as absent.
+`launches.json`: a key as made by `key` -> fields of `Launch`; `pinnfuse.kernels.measured` says how it is kept.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
 import triton
 
-from pinnfuse.kernels.jets import cache, config
+from pinnfuse.kernels.jets import config
 from pinnfuse.kernels.jets.config import Launch
+from pinnfuse.kernels.measured import Store, card, unmeasured
 
 log = logging.getLogger("pinnfuse")
 
@@ -32,51 +28,8 @@ TUNING_SECONDS = 45.0
 @lru_cache(maxsize=128)
 def key(width: int, channels: int, precision: str, device: torch.device) -> str:
     """The shape class: hidden width in steps of 32, and the number of channels."""
-    card = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     step = config.padded_width(width, 32)
-    return f"{card}, triton {triton.__version__}, width {step}, {channels} channels, {precision}"
-
-
-def read(name: str) -> Launch | None:
-    """The choice stored under a key, None if there is none."""
-    path = cache.cache_folder() / "launches.json"
-    try:
-        entry = _entries(path, path.stat().st_mtime_ns).get(name)
-    except OSError:
-        return None
-    return None if entry is None else _launch(entry)
-
-
-def known(name: str) -> Launch | None:
-    """`read`, looked up on disk once in a process: every call of a loss asks."""
-    place = (os.environ.get("PINNFUSE_CACHE"), name)
-    if place not in _known:
-        _known[place] = read(name)
-    return _known[place]
-
-
-_known: dict[tuple[str | None, str], Launch | None] = {}
-
-
-def write(name: str, launch: Launch) -> None:
-    """Store a choice beside those that are there; other processes see the old file or the new one, never a half."""
-    path = cache.cache_folder() / "launches.json"
-    try:
-        entries = dict(_entries(path, path.stat().st_mtime_ns))
-    except OSError:
-        entries = {}
-    entries[name] = asdict(launch)
-    _known.pop((os.environ.get("PINNFUSE_CACHE"), name), None)
-    cache.write(path, json.dumps(entries, indent=1, sort_keys=True))
-
-
-@lru_cache(maxsize=8)
-def _entries(path: Path, modified: int) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return f"{card(device)}, width {step}, {channels} channels, {precision}"
 
 
 def _launch(entry: Any) -> Launch | None:
@@ -102,11 +55,13 @@ def _launch(entry: Any) -> Launch | None:
     return Launch(**values)
 
 
+_store = Store("launches.json", asdict, _launch)
+read, known, write = _store.read, _store.known, _store.write
+
+
 def tunes(device: torch.device) -> bool:
     """Whether a shape without a choice is measured: on cards that the defaults were not measured on."""
-    if device.type != "cuda" or torch.cuda.get_device_capability(device) == (9, 0):
-        return False
-    return not torch.cuda.is_current_stream_capturing()
+    return unmeasured(device) and not torch.cuda.is_current_stream_capturing()
 
 
 def candidates(base: Launch, width: int) -> list[Launch]:

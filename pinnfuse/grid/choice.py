@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from dataclasses import replace
+from functools import lru_cache
 
 from torch import Tensor
 
 from pinnfuse.errors import BackendUnavailable
-from pinnfuse.grid import dispatch
+from pinnfuse.grid import crossover, dispatch
 from pinnfuse.grid.dispatch import Choice
 from pinnfuse.grid.reference import Scheme
 
@@ -29,6 +32,10 @@ def choose(backend: str, scheme: Scheme, fields: Tensor) -> tuple[Choice, str]:
 
     reason = fused.obstacle(scheme, fields)
     if not reason:
+        if choice.measured:
+            choice = replace(choice, measured=f"{choice.measured}, {_equations(scheme)}")
+            if crossover.known(choice.measured, [fields]) == "torch":
+                return replace(choice, backend="torch"), "measured faster than the kernels at this size"
         return choice, "Triton runs here"
     if choice.explicit:
         raise BackendUnavailable(
@@ -38,3 +45,10 @@ def choose(backend: str, scheme: Scheme, fields: Tensor) -> tuple[Choice, str]:
         _announced.add(reason)
         log.info("backend 'auto' picked 'torch' for a grid residual: %s", reason)
     return Choice("torch", False, NAME), reason
+
+
+@lru_cache(maxsize=256)
+def _equations(scheme: Scheme) -> str:
+    """A digest of what is computed."""
+    text = f"{scheme.form.residuals} {scheme.describe()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -2,7 +2,7 @@
 
     "torch"   plain torch, any device, differentiable any number of times
     "triton"  one kernel forward, one backward, on a card
-    "auto"    kernels on a card, else plain torch
+    "auto"    kernels on a card, else plain torch; small fields on cards that are not known: what was measured faster
 
 An explicit choice never falls back. With PINNFUSE_STRICT=1 neither does "auto" silently: a CPU tensor on a machine
 with a card, or a kernel that does not compile, raises.
@@ -16,9 +16,9 @@ import importlib.util
 import os
 import platform
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from pinnfuse.errors import BackendUnavailable, nearest
+from pinnfuse.grid import crossover
 
 BACKENDS = ("auto", "torch", "triton")
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -53,18 +54,23 @@ def check_name(backend: str, caller: str) -> None:
 
 @dataclass(frozen=True)
 class Choice:
-    """What runs an operator; `explicit` choices do not fall back."""
+    """What runs an operator; `explicit` choices do not fall back. `measured`: what the sizes from which on its kernel
+    pays are kept under, "" where it always does (`pinnfuse.grid.crossover`)."""
 
     backend: str
     explicit: bool
     name: str
+    measured: str = ""
 
-    def run(self, kernel: Callable[[], T], plain: Callable[[], T]) -> T:
-        """The kernel or plain torch. A kernel that does not compile falls back once and says so, under "auto"."""
+    def run(self, kernel: Callable[..., T], plain: Callable[..., T], *tensors: Tensor) -> T:
+        """The kernel or plain torch, functions of `tensors`. A kernel that does not compile falls back once and says
+        so, under "auto"."""
         if self.backend == "torch" or (not self.explicit and self.name in _broken):
-            return plain()
+            return plain(*tensors)
         try:
-            return kernel()
+            if self.measured and tensors and crossover.faster(self.measured, kernel, plain, tensors) == "torch":
+                return plain(*tensors)
+            return kernel(*tensors)
         except (ValueError, torch.OutOfMemoryError):
             raise
         except Exception as fault:
@@ -75,7 +81,7 @@ class Choice:
                 raise BackendUnavailable(f"{message}. Use backend='torch' meanwhile.") from fault
             _broken.add(self.name)
             warnings.warn(f"{message}. Running plain torch from now on.", stacklevel=3)
-            return plain()
+            return plain(*tensors)
 
 
 _broken: set[str] = set()
@@ -85,8 +91,9 @@ def strict() -> bool:
     return os.environ.get("PINNFUSE_STRICT", "") not in ("", "0")
 
 
-def choose(backend: str, name: str, *tensors: Tensor) -> Choice:
-    """The backend of operator `name` on these tensors.
+def choose(backend: str, name: str, *tensors: Tensor, variant: Hashable = "") -> Choice:
+    """The backend of operator `name` on these tensors; `variant` (a text, or what has one) tells apart operators of one
+    name that take different times.
 
     Raises:
         BackendUnavailable: "triton" was asked for and cannot run, with the reason.
@@ -96,14 +103,17 @@ def choose(backend: str, name: str, *tensors: Tensor) -> Choice:
         backend = wanted.get(name, "auto")
     first = tensors[0]
     if first.is_cuda and all([t.dtype == first.dtype and t.device == first.device for t in tensors]):
-        return _on_card(backend, name, first.dtype, first.device)
+        return _on_card(backend, name, first.dtype, first.device, variant)
     return _choose(backend, name, *tensors)
 
 
 @functools.lru_cache(maxsize=1024)
-def _on_card(backend: str, name: str, dtype: torch.dtype, device: torch.device) -> Choice:
+def _on_card(backend: str, name: str, dtype: torch.dtype, device: torch.device, variant: Hashable) -> Choice:
     """Nothing else decides on a card, and small operators have no time to ask twice."""
-    return _choose(backend, name, torch.empty(0, dtype=dtype, device=device))
+    choice = _choose(backend, name, torch.empty(0, dtype=dtype, device=device))
+    if choice.explicit or choice.backend == "torch":
+        return choice
+    return replace(choice, measured=crossover.prefix(name, dtype, device, variant))
 
 
 def _choose(backend: str, name: str, *tensors: Tensor) -> Choice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -40,6 +40,10 @@ class Inputs:
     @property
     def dtype(self) -> torch.dtype:
         return compute_dtype(self.fields.dtype)
+
+    def of(self, fields: Tensor) -> Inputs:
+        """The same call of other fields."""
+        return self if fields is self.fields else replace(self, fields=fields)
 
     def parameter_tensors(self) -> dict[str, Tensor]:
         """All parameters as tensors; numbers stay on the CPU, which promotes and copies nothing."""

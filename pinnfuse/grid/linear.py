@@ -55,10 +55,10 @@ class LinearOperator:
         `scalar`: whether the argument and the result are without their dimension of components (of size 1).
         """
         _check(self, tuple(u.shape[-self.dimension :]), axes)
-        chosen = choose(backend, self.name, u)
+        chosen = choose(backend, self.name, u, variant=f"{self.dimension}D")
         if chosen.backend == "torch":
             return self._plain(u, scalar)
-        return chosen.run(lambda: _run(u, self, True, scalar), lambda: self._plain(u, scalar))
+        return chosen.run(lambda u: _run(u, self, True, scalar), lambda u: self._plain(u, scalar), u)
 
     def _plain(self, u: Tensor, scalar: tuple[bool, bool]) -> Tensor:
         place = -self.dimension - 1

@@ -159,7 +159,11 @@ class FusedGridResidualLoss(ResidualModule):
         given = self._checked(fields, None, data, parameters, f"{CALLER}.residuals")
         chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
         with torch.autocast(fields.device.type, enabled=False):
-            found = chosen.run(lambda: _fused().residuals(self.scheme, given), lambda: self._torch_residuals(given))
+            found = chosen.run(
+                lambda u: _fused().residuals(self.scheme, given.of(u)),
+                lambda u: self._torch_residuals(given.of(u)),
+                given.fields,
+            )
         return found if self.scheme.form.time else found.squeeze(1)
 
     def explain(self, fields: Tensor) -> GridExplanation:
@@ -240,7 +244,9 @@ class FusedGridResidualLoss(ResidualModule):
         chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
         with torch.autocast(fields.device.type, enabled=False):
             loss, per_equation, r = chosen.run(
-                lambda: _fused().loss(self.scheme, given, keep, self.recompute), lambda: self._torch_loss(given)
+                lambda u: _fused().loss(self.scheme, given.of(u), keep, self.recompute),
+                lambda u: self._torch_loss(given.of(u)),
+                given.fields,
             )
         if r is not None:
             r = r.detach() if self.scheme.form.time else r.detach().squeeze(1)

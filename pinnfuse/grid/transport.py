@@ -185,10 +185,10 @@ def _run(name: str, transport: Transport, f: Tensor, c: Tensor, leading: int, ba
             ) from error
         f = f.expand(*batch, *f.shape[-d:])
         c = c.expand(*batch, *c.shape[-d - leading :])
-    chosen = choose(backend, name, f, c)
+    chosen = choose(backend, name, f, c, variant=flow.variant)
     if chosen.backend == "torch":
         return plain(transport, f, c)
-    return chosen.run(lambda: _kernel(f, c, transport), lambda: plain(transport, f, c))
+    return chosen.run(lambda f, c: _kernel(f, c, transport), lambda f, c: plain(transport, f, c), f, c)
 
 
 @lru_cache(maxsize=4096)

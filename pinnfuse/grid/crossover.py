@@ -1,0 +1,96 @@
+"""From which size on a kernel pays: below it the host's time per call decides, and plain torch may be faster.
+
+On compute capability 9.0 the library's own answer stands: kernels at every size. On an H200 a call, forward and
+backward, took at most 1.43 times a hand-written `torch.roll` (benchmarks/results/NVIDIA_H200/ops.json), before its
+host work was halved; plain torch, which is general code, takes 2.5 to 4 times `torch.roll` in host time (on a CPU).
+Elsewhere "auto" measures both as called, once for each operator, dtype and power of two of points up to LARGE, and
+keeps the faster one on disk (`crossovers.json` in the cache folder).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pinnfuse.kernels.measured import Store, card, unmeasured
+
+log = logging.getLogger("pinnfuse")
+LARGE = 2**20
+"""Points of a field, batch included, from which on its bytes decide and not the host."""
+ROUNDS, CALLS = 5, 8
+TIE = 0.95
+"""Plain torch must be faster by this much: kernels also need less memory."""
+_store: Store[str] = Store("crossovers.json", str, lambda entry: entry if entry in ("torch", "triton") else None)
+
+
+def prefix(name: str, dtype: torch.dtype, device: torch.device, variant: Any = "") -> str:
+    """What the sizes of an operator are measured under; "" where the library's own answer holds."""
+    if not unmeasured(device):
+        return ""
+    return ", ".join([card(device), name, *([str(variant)] if variant else []), str(dtype).removeprefix("torch.")])
+
+
+def known(measured: str, tensors: Sequence[Tensor]) -> str | None:
+    """What was found for these tensors, None if nothing yet."""
+    if tensors[0].numel() >= LARGE:
+        return "triton"
+    return _store.known(_key(measured, tensors))
+
+
+def faster(measured: str, kernel: Callable[..., Any], plain: Callable[..., Any], tensors: Sequence[Tensor]) -> str:
+    """ "torch" or "triton" for these tensors, measured if it is not known and can be measured now."""
+    found = known(measured, tensors)
+    if found is None:
+        if torch.compiler.is_compiling() or _capturing(tensors[0]):
+            return "triton"
+        times = _seconds((plain, kernel), tensors)
+        found = "torch" if times[0] < TIE * times[1] else "triton"
+        key = _key(measured, tensors)
+        log.info("%s: torch %.3g ms, triton %.3g ms", key, 1e3 * times[0], 1e3 * times[1])
+        _store.write(key, found)
+    return found
+
+
+def _key(measured: str, tensors: Sequence[Tensor]) -> str:
+    gradient = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return f"{measured}, 2^{max(0, tensors[0].numel() - 1).bit_length()} points{', gradient' if gradient else ''}"
+
+
+def _capturing(tensor: Tensor) -> bool:
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+
+
+def _seconds(functions: Sequence[Callable[..., Any]], tensors: Sequence[Tensor]) -> list[float]:
+    """The best time of a call of each, with its backward where the tensors want one; in turns, on copies."""
+    wanted = torch.is_grad_enabled()
+    copies = [t.detach().clone().requires_grad_(wanted and t.requires_grad) for t in tensors]
+    leaves = [t for t in copies if t.requires_grad]
+
+    def step(function: Callable[..., Any]) -> None:
+        found = function(*copies)
+        out = found if isinstance(found, Tensor) else found[0]
+        if leaves:
+            torch.autograd.grad(out, leaves, torch.ones_like(out), allow_unused=True)
+
+    best = [float("inf")] * len(functions)
+    for function in functions:
+        step(function)  # compiles
+    for _ in range(ROUNDS):
+        for k, function in enumerate(functions):
+            _wait(copies[0])
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                step(function)
+            _wait(copies[0])
+            best[k] = min(best[k], (time.perf_counter() - start) / CALLS)
+    return best
+
+
+def _wait(tensor: Tensor) -> None:
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)

@@ -1,0 +1,104 @@
+"""Small fields take what was measured faster; measured once, kept on disk."""
+
+import time
+
+import pytest
+import torch
+
+from pinnfuse import PDE, FusedGridResidualLoss, Grid
+from pinnfuse.grid import crossover, dispatch
+from pinnfuse.grid.dispatch import Choice
+from pinnfuse.kernels import measured
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path))
+    monkeypatch.setattr(crossover, "ROUNDS", 2)
+    monkeypatch.setattr(crossover, "CALLS", 1)
+    monkeypatch.setattr(dispatch, "_broken", set())
+
+
+class Counted:
+    def __init__(self, name, seconds):
+        self.name, self.seconds, self.calls = name, seconds, 0
+
+    def __call__(self, u):
+        self.calls += 1
+        time.sleep(self.seconds)
+        return u * 1.0
+
+
+@pytest.mark.parametrize("slow", ["torch", "triton"])
+def test_the_faster_one_is_taken_and_found_again(slow):
+    kernel, plain = Counted("triton", 0.004 * (slow == "triton")), Counted("torch", 0.004 * (slow == "torch"))
+    choice, u = Choice("triton", False, "op", "a card, op, float32"), torch.randn(30)
+    choice.run(kernel, plain, u)
+    fast, other = (plain, kernel) if slow == "triton" else (kernel, plain)
+    calls = fast.calls, other.calls
+    choice.run(kernel, plain, torch.randn(20, 1))  # the same power of two
+    assert (fast.calls, other.calls) == (calls[0] + 1, calls[1])
+    again = measured.Store("crossovers.json", str, str)  # as another process would
+    assert again.read("a card, op, float32, 2^5 points") == fast.name
+    choice.run(kernel, plain, torch.randn(20, requires_grad=True))  # measured with its backward, by itself
+    assert other.calls > calls[1]
+    assert again.read("a card, op, float32, 2^5 points, gradient") == fast.name
+
+
+def test_large_fields_are_not_measured(monkeypatch):
+    monkeypatch.setattr(crossover, "LARGE", 64)
+    kernel, plain = Counted("triton", 0.002), Counted("torch", 0.0)
+    Choice("triton", False, "op", "a card").run(kernel, plain, torch.randn(64))
+    assert (kernel.calls, plain.calls) == (1, 0)
+
+
+def test_the_callers_graph_stays_as_it_is():
+    """Measuring takes backwards of its own; gradients of the caller's tensors come from one call."""
+    leaf = torch.randn(10, requires_grad=True)
+    out = Choice("triton", False, "op", "a card").run(lambda u: 3 * u, lambda u: 3 * u, 2 * leaf)
+    assert leaf.grad is None
+    out.sum().backward()
+    assert torch.equal(leaf.grad, torch.full((10,), 6.0))
+
+
+def test_a_kernel_that_fails_while_measured():
+    import triton
+
+    class Broken(triton.TritonError):
+        pass
+
+    def fail(u):
+        raise Broken("no code")
+
+    with pytest.warns(UserWarning, match="no code"):
+        assert Choice("triton", False, "op", "a card").run(fail, lambda u: u, torch.ones(3)).sum() == 3
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", '{"a card, 2^2 points": 3}', '{"a card, 2^2 points": "cuda"}'])
+def test_a_damaged_file_is_ignored(damage, tmp_path):
+    (tmp_path / "crossovers.json").write_text(damage)
+    assert crossover.known("a card", [torch.ones(3)]) is None
+    crossover._store.write("a card, 2^2 points", "torch")
+    assert crossover.known("a card", [torch.ones(3)]) == "torch"
+
+
+def test_residual_losses_follow_the_same_rule(interpreter, monkeypatch):
+    loss = FusedGridResidualLoss(PDE("u", "x", equations={"e": "u_xx - u"}), Grid("x", 0.1, boundary="periodic"))
+    other = FusedGridResidualLoss(PDE("u", "x", equations={"e": "u_xx + u"}), loss.scheme.grid)
+    u = torch.randn(2, 1, 12)
+    card = Choice("triton", False, "FusedGridResidualLoss", "a card")
+    monkeypatch.setattr(dispatch, "choose", lambda *_, **__: card)
+    monkeypatch.setattr(crossover, "_seconds", lambda functions, tensors: [1.0, 2.0])
+    assert loss.explain(u).backend == "triton"
+    loss(u)
+    assert loss.explain(u).backend == "torch" and "measured" in loss.explain(u).reason
+    assert other.explain(u).backend == "triton"  # another equation
+
+
+@pytest.mark.gpu
+def test_cards_the_library_knows_are_not_measured():
+    from pinnfuse.grid.dispatch import choose
+
+    known = torch.cuda.get_device_capability() == (9, 0)
+    assert bool(choose("auto", "laplacian", torch.ones(3, device="cuda")).measured) is not known
+    assert not choose("triton", "laplacian", torch.ones(3, device="cuda")).measured
