@@ -39,7 +39,7 @@ def trained(folder: str | Path, **options: Any) -> tuple[Problem, nn.Module]:
     done = [path for path in sorted(folder.glob("window_*")) if find_weights(path) is not None]
     if not done:
         raise ValueError(f"trained: no window of {folder} has a checkpoint.")
-    parts = [window(problem, *ends[k : k + 2], None if k == 0 else _unused) for k in range(len(done))]
+    parts = [window(problem, ends[k], ends[k + 1], None if k == 0 else _unused) for k in range(len(done))]
     nets = [_network(part, config, path) for part, path in zip(parts, done, strict=True)]
     return window(problem, ends[0], ends[len(nets)]), Windowed(nets, ends, problem.domain.axis("t"))
 
