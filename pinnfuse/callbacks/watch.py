@@ -156,5 +156,5 @@ class _Kills(logging.Handler):
 
 def say_lost(what: str, remedy: str) -> None:
     """One line on the error stream, whatever state the process is in."""
-    sys.stderr.write(f"error: the run lost a process: {what}. {remedy[:1].upper()}{remedy[1:]}\n")
+    sys.stderr.write(f"error: the run lost a process: {what}. {remedy[:1].upper()}{remedy[1:]}".rstrip() + "\n")
     sys.stderr.flush()
