@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from pinnfuse.kernels.launching import launch
+from pinnfuse.kernels.launching import Prepared
 
 
 @dataclass(frozen=True)
@@ -146,28 +147,39 @@ def advance(
     """
     if not u.numel() or not steps:
         return u.clone()
-    double = u.dtype == torch.float64
-    found = plan(u.shape, steps, double, lines, large)
-    tile, (halo_x, halo_y) = found.tile, found.halo
-    batch, ny, nx = u.shape
-    tiles_x, tiles_y = -(-nx // (tile.x - 2 * halo_x)), -(-ny // (tile.y - 2 * halo_y))
-    buffers = [
-        torch.empty(u.shape, dtype=u.dtype, device=u.device) for _ in range(2 if steps > found.per_launch else 1)
-    ]
+    shape, double = tuple(u.shape), u.dtype == torch.float64
+    found = plan(shape, steps, double, lines, large)
+    buffers = [torch.empty(shape, dtype=u.dtype, device=u.device) for _ in range(2 if steps > found.per_launch else 1)]
     source = u
-    for k, done in enumerate(range(0, steps, found.per_launch)):
-        target = buffers[k % len(buffers)]
-        constants = {
-            "BX": tile.x, "BY": tile.y, "HX": halo_x, "HY": halo_y, "PX": periodic[0], "PY": periodic[1] and not lines,
-            "UNIT": source.stride(2) == 1 and target.stride(2) == 1, "ACC": tl.float64 if double else tl.float32,
-        }  # fmt: skip
-        count = min(found.per_launch, steps - done)
-        launch(
-            steps_kernel,
-            (batch * tiles_x * tiles_y,),
-            (target, source, rows, count, nx, ny, tiles_x, tiles_y, *target.stride(), *source.stride()),
-            constants,
-            num_warps=tile.warps,
-        )
-        source = target
+    with torch.cuda.device_of(u):
+        for k, done in enumerate(range(0, steps, found.per_launch)):
+            target = buffers[k % len(buffers)]
+            count = min(found.per_launch, steps - done)
+            run = _prepared(found, shape, target.stride(), source.stride(), count, periodic, lines, u.dtype, u.device)
+            run((target, source, rows))
+            source = target
     return source
+
+
+@lru_cache(maxsize=256)
+def _prepared(
+    found: Plan,
+    shape: tuple[int, ...],
+    out: tuple[int, ...],
+    into: tuple[int, ...],
+    count: int,
+    periodic: tuple[bool, bool],
+    lines: bool,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Prepared:
+    """One launch of `count` steps between arrays of these strides."""
+    tile, (halo_x, halo_y) = found.tile, found.halo
+    batch, ny, nx = shape
+    tiles_x, tiles_y = -(-nx // (tile.x - 2 * halo_x)), -(-ny // (tile.y - 2 * halo_y))
+    constants = {
+        "BX": tile.x, "BY": tile.y, "HX": halo_x, "HY": halo_y, "PX": periodic[0], "PY": periodic[1] and not lines,
+        "UNIT": out[2] == into[2] == 1, "ACC": tl.float64 if dtype == torch.float64 else tl.float32,
+    }  # fmt: skip
+    grid = (batch * tiles_x * tiles_y,)
+    return Prepared(steps_kernel, grid, (count, nx, ny, tiles_x, tiles_y, *out, *into), constants, num_warps=tile.warps)

@@ -99,8 +99,8 @@ def test_what_the_kernel_cannot_do():
 
 def test_launches_do_not_depend_on_the_batch(monkeypatch, tile, where):
     launched = []
-    launch = heat_kernels.launch
-    monkeypatch.setattr(heat_kernels, "launch", lambda *given, **options: launched.append(launch(*given, **options)))
+    call = heat_kernels.Prepared.__call__
+    monkeypatch.setattr(heat_kernels.Prepared, "__call__", lambda *given: launched.append(call(*given)))
     counts = []
     for batch in (1, 4):
         u0 = torch.randn(batch, 20, 36, device=where)
