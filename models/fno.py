@@ -34,7 +34,7 @@ class SpectralConvolution(nn.Module):
         self.modes, self.dimension = modes, dimension
         corners = 2 ** (dimension - 1)  # signs of all axes but the last, whose negative modes are conjugates
         shape = (corners, width, width, *(modes,) * dimension, 2)
-        self.weight = nn.Parameter(torch.randn(shape) / width / math.sqrt(2))
+        self.weight = nn.Parameter(torch.randn(shape) / math.sqrt(2 * width))  # keeps the variance of kept modes
 
     def forward(self, v: Tensor) -> Tensor:
         dims = tuple(range(-self.dimension, 0))

@@ -67,7 +67,7 @@ def darcy(
         shape=(points, points),
         options={"points": points, "centring": centring, "high": high, "low": low},
         model=ModelSpec("fno", {"modes": 8, "width": 16, "depth": 4}),
-        training=SurrogateSpec(samples=512, held_out=32, batch=8, physics_weight=0.02, phases=one_adam(1000)),
+        training=SurrogateSpec(samples=512, held_out=32, batch=8, physics_weight=0.02, phases=one_adam(1200, 6e-3)),
         position=True,
         given="k",
         sample=sample,

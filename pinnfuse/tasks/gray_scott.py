@@ -14,15 +14,15 @@ from pinnfuse.tasks.task import WindowTask
 
 
 def gray_scott(
-    points: int = 48,
-    length: float = 0.75,
+    points: int = 32,
+    length: float = 0.5,
     feed: float = 0.0367,
     kill: float = 0.0649,
     step: float = 10.0,
     history: int = 1,
     ahead: int = 4,
     levels: int = 40,
-    patch_count: int = 4,
+    patch_count: int = 3,
 ) -> WindowTask:
     r"""Gray-Scott: u_t = D_u Laplacian(u) - u v^2 + F (1 - u), v_t = D_v Laplacian(v) + u v^2 - (F + k) v, periodic.
 
@@ -67,13 +67,13 @@ def gray_scott(
             "levels": levels,
             "patch_count": patch_count,
         },
-        model=ModelSpec("unet", {"width": 12, "depth": 3}),
-        training=SurrogateSpec(samples=32, held_out=8, batch=4, physics_weight=0.05, phases=one_adam(600)),
+        model=ModelSpec("unet", {"width": 16, "depth": 3}),
+        training=SurrogateSpec(samples=48, held_out=16, batch=4, physics_weight=0.05, phases=one_adam(1000, 3e-3)),
         step=step,
         history=history,
         ahead=ahead,
         levels=levels,
         scheme="midpoint",
         sample=sample,
-        solve=lambda u, times: solve(pde, u, grid, times),
+        solve=lambda u, times: solve(pde, u, grid, times, check_every=20),
     )

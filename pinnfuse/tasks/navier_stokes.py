@@ -67,7 +67,7 @@ def navier_stokes(
         return strength * periodic_field(generator, (points, points), 2 * 7.0**3, 7.0, 2.5)[None]
 
     def run(w: Tensor, times: list[float]) -> Tensor:
-        return solve(pde, w, grid, times, data=lambda fields: velocity(fields[:, 0], grid))
+        return solve(pde, w, grid, times, data=lambda fields: velocity(fields[:, 0], grid), check_every=4)
 
     return WindowTask(
         name="navier_stokes",
@@ -78,7 +78,7 @@ def navier_stokes(
         shape=(points, points),
         options={"points": points, "nu": nu, "step": step, "levels": levels, "strength": strength},
         model=ModelSpec("fno", {"modes": 10, "width": 16, "depth": 4}),
-        training=SurrogateSpec(samples=64, held_out=16, batch=8, physics_weight=0.05, phases=one_adam(1000)),
+        training=SurrogateSpec(samples=64, held_out=16, batch=8, physics_weight=0.05, phases=one_adam(1000, 5e-3)),
         position=True,
         step=step,
         history=history,

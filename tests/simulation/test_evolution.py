@@ -112,3 +112,19 @@ def test_bad_times():
         solve(BURGERS, torch.zeros(1, 1, 16), line(16), [0.0, 1.0, 0.5])
     with pytest.raises(ValueError, match="`dt` must be > 0"):
         solve(BURGERS, torch.zeros(1, 1, 16), line(16), [0.0, 1.0], dt=-1.0)
+
+
+def test_the_stable_step_may_be_found_less_often(monkeypatch):
+    pde = PDE("u", "t x", {"nu": 0.1}, {"heat": "u_t - nu*u_xx"})
+    grid = Grid("x", 0.1, boundary="periodic")
+    u0 = torch.randn(1, 1, 10, dtype=torch.float64)
+    times = [0.0, 0.1, 0.2, 0.3, 0.4]
+    looks = []
+    found = Evolution.stable_step
+    monkeypatch.setattr(Evolution, "stable_step", lambda self, u, t=0.0: looks.append(t) or found(self, u, t))
+    often = solve(pde, u0, grid, times)
+    rarely = solve(pde, u0, grid, times, check_every=3)
+    assert looks == [0.0, 0.1, 0.2, 0.3, 0.0, 0.3]
+    assert torch.allclose(often, rarely, rtol=1e-6)
+    with pytest.raises(ValueError, match="`check_every` must be at least 1; got 0"):
+        solve(pde, u0, grid, times, check_every=0)

@@ -1,0 +1,169 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+from lightning.pytorch import Trainer
+
+from pinnfuse import tasks
+from pinnfuse.datamodules import GridDataModule
+from pinnfuse.datamodules.grids import GridBatch
+from pinnfuse.models import GridSurrogate, for_task
+from pinnfuse.models.pinn import NonFiniteLoss
+from pinnfuse.tasks import SurrogateSpec, one_adam, relative_errors
+from pinnfuse.training.fitting import trainer_options
+from pinnfuse.training.surrogate_measures import costs, data_physics, predicted
+
+SMALL = {"points": 16, "levels": 6, "ahead": 3, "nu": 0.05, "step": 0.02}
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path_factory.getbasetemp() / "surrogates"))
+
+
+@pytest.fixture
+def burgers():
+    return tasks.get("burgers", **SMALL)
+
+
+def fitted(task, spec, **network):
+    torch.manual_seed(0)
+    module = GridSurrogate(task, for_task(task, **network), spec, log_every=10)
+    data = GridDataModule(task, spec)
+    module.calibrate(data.examples())
+    steps = data.steps
+    quiet = {"logger": False, "enable_progress_bar": False}
+    trainer = Trainer(**trainer_options(steps, 10, steps, "cpu"), **quiet)
+    trainer.fit(module, data)
+    trainer.validate(module, data, verbose=False)
+    return module, data
+
+
+def batch_of(task, count=4, start=0):
+    arrays = {k: v[:count].double() for k, v in task.generate(0, task.block, 0, dtype=torch.float64).items()}
+    return GridBatch(*task.pair(arrays, torch.full((count,), start)), count)
+
+
+def test_it_overfits_eight_samples():
+    task = tasks.get("darcy", points=9)
+    spec = SurrogateSpec(samples=8, held_out=2, batch=8, loss="data", phases=one_adam(150, 1e-2))
+    module, _ = fitted(task, spec, modes=4, width=12, depth=2)
+    assert module.last_loss < 0.02
+
+
+def test_physics_alone_lowers_residual_and_error(burgers):
+    """No solution is used, and the error falls all the same."""
+    spec = SurrogateSpec(samples=32, held_out=8, batch=8, loss="physics", phases=one_adam(150, 3e-3))
+    torch.manual_seed(0)
+    data = GridDataModule(burgers, spec)
+    before = GridSurrogate(burgers, for_task(burgers, width=8, depth=2), spec)
+    before.calibrate(data.examples())
+    batch = next(iter(data.val_dataloader()))
+    with torch.no_grad():
+        start = float(before.physics_term(batch.inputs, before(batch.inputs)))
+        wrong = float(relative_errors(burgers, before(batch.inputs), batch.targets).mean())
+    module, data = fitted(burgers, spec, width=8, depth=2)
+    assert module.last_physics < 0.2 * start and module.last_physics < 0.5
+    assert module.rel_l2["u"] < 0.5 * wrong
+    assert set(module.terms(batch)) == {"physics"}
+
+
+def test_the_physics_term_is_one_for_the_trivial_prediction(burgers):
+    for task in (burgers, tasks.get("darcy", points=9), tasks.get("gray_scott", points=16, levels=4)):
+        batch = batch_of(task)
+        module = GridSurrogate(task, training=SurrogateSpec(precision="float64"))
+        module.calibrate(batch.inputs)
+        assert float(module.physics_term(batch.inputs, task.trivial(batch.inputs))) == pytest.approx(1.0, rel=1e-6)
+        assert float(module.physics_term(batch.inputs, batch.targets)) < 0.2
+
+
+def test_a_network_that_says_nothing_predicts_no_change(burgers):
+    batch = batch_of(burgers)
+    module = GridSurrogate(burgers, training=SurrogateSpec(precision="float64"))
+    for p in module.net.parameters():
+        p.data.zero_()
+    assert torch.equal(module(batch.inputs), burgers.trivial(batch.inputs))
+
+
+def test_only_labelled_targets_reach_the_gradient(burgers):
+    batch = batch_of(burgers)._replace(labelled=2)
+    module = GridSurrogate(burgers, training=SurrogateSpec(precision="float64"))
+    module.calibrate(batch.inputs)
+
+    def gradient(targets):
+        module.zero_grad()
+        module.total(module.terms(batch._replace(targets=targets))).backward()
+        return torch.cat([p.grad.flatten() for p in module.parameters()])
+
+    first = gradient(batch.targets)
+    other, seen = batch.targets.clone(), batch.targets.clone()
+    other[2:], seen[:2] = math.nan, 0.0
+    assert torch.equal(first, gradient(other)) and not torch.equal(first, gradient(seen))
+
+
+def test_weights_add_up(burgers):
+    batch = batch_of(burgers)
+    spec = SurrogateSpec(precision="float64", data_weight=2.0, physics_weight=0.25)
+    module = GridSurrogate(burgers, training=spec)
+    module.calibrate(batch.inputs)
+    terms = module.terms(batch)
+    expected = 2 * terms["data"] + 0.25 * terms["physics"]
+    assert torch.allclose(module.total(terms), expected)
+    assert torch.allclose(terms["data"], relative_errors(burgers, module(batch.inputs), batch.targets).mean())
+
+
+def test_a_rollout_feeds_predictions_back():
+    task = tasks.get("burgers", **SMALL | {"history": 2, "ahead": 1})
+    module = GridSurrogate(task)
+    inputs = torch.randn(2, 2, 1, 16)
+    rolled = module.rollout(inputs, 3)
+    first = module(inputs)
+    second = module(torch.cat([inputs[:, 1:], first], 1))
+    third = module(torch.cat([first, second], 1))
+    assert torch.allclose(rolled, torch.cat([first, second, third], 1), atol=1e-6)
+    with pytest.raises(ValueError, match="'darcy' is a map"):
+        GridSurrogate(tasks.get("darcy")).rollout(torch.zeros(1, 1, 31, 31), 1)
+
+
+def test_fine_tuning_lowers_one_instances_residual_and_leaves_the_network(burgers):
+    batch = batch_of(burgers, 1)
+    torch.manual_seed(1)
+    module = GridSurrogate(burgers, training=SurrogateSpec(precision="float64"))
+    module.calibrate(batch_of(burgers).inputs)
+    before = [p.clone() for p in module.parameters()]
+    start = module(batch.inputs).detach()
+    tuned = module.fine_tune(batch.inputs, 100, 3e-3)
+    assert tuned.physics[-1] < 0.2 * tuned.physics[0] and len(tuned.physics) == 101
+    errors = [float(relative_errors(burgers, p, batch.targets)) for p in (start, tuned.prediction)]
+    assert errors[1] < 0.5 * errors[0]
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+    held = module.fine_tune(batch.inputs, 30, 3e-3, anchor=1e6)
+    assert float((held.prediction - start).norm()) < 0.3 * float((tuned.prediction - start).norm())
+
+
+def test_measures(burgers):
+    spec = SurrogateSpec(samples=8, held_out=4, batch=4, phases=one_adam(2))
+    module, data = fitted(burgers, spec, width=4, depth=1)
+    found = predicted(module, data)
+    assert found.prediction.shape == found.reference.shape == (4, 6, 1, 16)
+    assert found.times == pytest.approx([0.02 * k for k in range(1, 7)])
+    first = relative_errors(burgers, found.prediction[:, :1], found.reference[:, :1]).mean()
+    assert float(found.errors[0, 0]) == pytest.approx(float(first), rel=1e-5)
+    assert data_physics(module, data) < 0.2
+    before = [p.clone() for p in module.parameters()]
+    times = costs(module, next(iter(data.val_dataloader())), repeats=1)
+    assert set(times) == {"step_ms", "data_step_ms", "physics_ms"} and all(t > 0 for t in times.values())
+    assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(burgers):
+    spec = SurrogateSpec(samples=8, held_out=4, batch=4, phases=one_adam(20, 1e-3))
+    module = GridSurrogate(burgers, for_task(burgers, width=4, depth=1), spec, log_every=5)
+    data = GridDataModule(burgers, dataclasses.replace(spec))
+    data.prepare()
+    module.calibrate(data.examples())
+    data._train.parts[0]["fields"] = data._train.parts[0]["fields"].clone().fill_(math.nan)
+    trainer = Trainer(**trainer_options(20, 5, 20, "cpu"), logger=False, enable_progress_bar=False)
+    with pytest.raises(NonFiniteLoss, match="not finite at step 1"):
+        trainer.fit(module, data)
