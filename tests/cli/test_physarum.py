@@ -105,3 +105,15 @@ def test_a_mistake_in_a_process_is_one_line(tmp_path: Path, capsys: pytest.Captu
     assert main([*SMALL, "--devices", "2", "--out", str(tmp_path / "a.gif")]) == 1
     error = capsys.readouterr().err
     assert "bands of 10 rows are thinner than what a step reaches" in error and "Traceback" not in error
+
+
+def test_bench_over_processes(tmp_path: Path) -> None:
+    options = ["--quick", "--seconds", "0.02", "--device", "cpu", "--devices", "2", "--out", str(tmp_path)]
+    assert main(["bench", "physarum", *options]) == 0
+    (path,) = tmp_path.glob("*/physarum_split.json")
+    report = json.loads(path.read_text())
+    assert report["check"].endswith("2 processes against one: same bits")
+    assert len(report["rows"]) == 6 and report["best"] == max(row["ratio"] for row in report["rows"])
+    for row in report["rows"]:
+        assert row["ratio"] == pytest.approx(report["one"][row["case"]]["median"] / row["step_ms"]["median"])
+    assert {"machine", "versions", "commit", "date"} <= set(report)

@@ -25,20 +25,8 @@ Row = dict[str, Any]
 
 def run(device: torch.device, out: str | Path, console: Console, *, seconds: float = 1.0, quick: bool = False) -> Row:
     """Measure every case and write OUT/<card or processor>/physarum.json; returns the report."""
-    report: Row = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "clocks": machine.clocks(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
-        "protocol": {
-            "seed": 1,
-            "seconds": seconds,
-            "first_call": "apart",
-            "statistic": "median, 20 % and 80 % quantiles",
-        },
-        "rows": [],
-    }
+    protocol = {"seed": 1, "seconds": seconds, "first_call": "apart", "statistic": "median, 20 % and 80 % quantiles"}
+    report: Row = head(device) | {"protocol": protocol, "rows": []}
     path = Path(out) / machine.name(device) / "physarum.json"
     with whole(path) as temporary:  # fails here, not after the measurements
         for case in QUICK if quick else CASES:
@@ -52,6 +40,17 @@ def run(device: torch.device, out: str | Path, console: Console, *, seconds: flo
     show(report, console)
     console.print(f"wrote {path}", soft_wrap=True, highlight=False)
     return report
+
+
+def head(device: torch.device) -> Row:
+    """What a report was measured on, and when."""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": machine.name(device),
+        "clocks": machine.clocks(device),
+        "versions": machine.versions(),
+        "commit": machine.commit(),
+    }
 
 
 def measure(case: Case, device: torch.device, seconds: float) -> Row:

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from pinnfuse.simulation import Physarum
-from pinnfuse.simulation.physarum.split import SplitPhysarum, spawn
+from pinnfuse.simulation.physarum.split import SplitPhysarum, exchange, spawn
 from pinnfuse.simulation.physarum.split.bands import Band, halo_for, reach
 
 SHAPE, AGENTS = (57, 30), 700
@@ -26,10 +26,11 @@ CASES = {
 }
 
 
-def pair(case: str) -> tuple[SplitPhysarum, Physarum]:
+def pair(case: str | dict) -> tuple[SplitPhysarum, Physarum]:
     """The same colony, split and whole. A step reaches 6 rows at most: bands of 14 hold for one or two."""
     options = {"agents": AGENTS, "sensor_distance": 2.5, "speed": 1.0, "jitter": 8.0, "seed": 11, "backend": "torch"}
-    options |= {"field": torch.rand(SHAPE, generator=torch.Generator().manual_seed(0))} | CASES[case]
+    options |= {"field": torch.rand(SHAPE, generator=torch.Generator().manual_seed(0))}
+    options |= CASES[case] if isinstance(case, str) else case
     whole = Physarum(SHAPE, **options)
     return SplitPhysarum(whole, window=3), whole
 
@@ -44,7 +45,7 @@ def assert_same(split: SplitPhysarum, whole: Physarum) -> None:
             assert torch.equal(ours[name], expected), name
 
 
-def compare(case: str) -> None:
+def compare(case: str | dict) -> None:
     split, whole = pair(case)
     assert_same(split, whole)
     assert_same(split.run(7), whole.run(7))
@@ -53,11 +54,22 @@ def compare(case: str) -> None:
     assert_same(split.run(9, sort_every=4), whole.run(9))
 
 
+def compare_kernels() -> None:
+    """In Triton's interpreter, which takes a second for what a card does in microseconds."""
+    exchange.STEP = 16
+    options = {"agents": 40, "species": 2, "sensor_distance": 2.0, "seed": 3}
+    split, whole = (Physarum((20, 16), backend=backend, **options) for backend in ("triton", "torch"))
+    assert_same(SplitPhysarum(split, window=1).run(3), whole.run(3))
+    exchange.STEP = 1024
+
+
 def run_all(device: torch.device, folder: Path, resume: Path | None) -> None:
     """What each process of a group does; leaves a file when all is well."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for case in CASES:
         compare(case)
+    if ranks == 2:
+        compare_kernels()
     split, whole = pair("torus")
     with pytest.raises(ValueError, match="a step would reach 17 rows far, and the halo has"):
         split.set(sensor_distance=15.0)
@@ -74,6 +86,17 @@ def run_all(device: torch.device, folder: Path, resume: Path | None) -> None:
         split.run(1000)
 
 
+def on_cards(device: torch.device, _: None) -> None:
+    compare({"device": device, "backend": "auto", "agents": 20_000})
+
+
+@pytest.mark.gpu
+def test_two_cards() -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two cards")
+    spawn(on_cards, 2, None, device="cuda")
+
+
 def test_one_process(monkeypatch) -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
@@ -84,7 +107,8 @@ def test_one_process(monkeypatch) -> None:
         SplitPhysarum(Physarum((20, 20), 5))
 
 
-def test_two_and_four_processes_and_one_that_dies(tmp_path) -> None:
+def test_two_and_four_processes_and_one_that_dies(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PINNFUSE_INTERPRET", "1")
     start = time.monotonic()
     with pytest.raises(RuntimeError, match="process 1 of 2 ended with status 3; the others were stopped"):
         spawn(run_all, 2, tmp_path, None)

@@ -109,7 +109,7 @@ class SplitPhysarum:
         """One step, and before it an exchange where the halo is used up."""
         if self.band.ranks > 1:
             if self._left < self._reach:
-                self._swap()
+                self.exchange()
             self._left -= self._reach
         self.local.step()
 
@@ -154,10 +154,11 @@ class SplitPhysarum:
                     f"bands of {smallest}. Save, and load with these values and another window."
                 )
             self._reach, self._moved = new
-            self._swap()  # counts who may move how far until the next one
+            self.exchange()  # counts who may move how far until the next one
         self.local.set(**values)
 
-    def _swap(self) -> None:
+    def exchange(self) -> None:
+        """Rows and agents along the edges; `step` does this when it must, and more often changes nothing."""
         slots = self._exchange.counts().slots()
         if slots > len(self.local.colony.x):
             self._grow(len(self.local.colony.x), slots + slots // 64)
@@ -172,6 +173,11 @@ class SplitPhysarum:
             new = torch.full((slots,), -1 if name == "identity" else 0, dtype=old.dtype, device=old.device)
             new[:used].copy_(old[:used])
             setattr(c, name, new)
+
+    @property
+    def message_bytes(self) -> int:
+        """Size of the largest message of the last exchange."""
+        return max(len(message) for message in self._exchange.outgoing)
 
     # -- what it holds, gathered
 
