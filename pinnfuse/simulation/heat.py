@@ -15,8 +15,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from pinnfuse.grid import Grid, axis_stencil, operators
+from pinnfuse.grid import Grid, axis_stencil
 from pinnfuse.grid.dispatch import choose
+from pinnfuse.grid.linear import LinearOperator, Term
 from pinnfuse.simulation.steps import Advance, fits
 
 LONGEST = 32
@@ -60,7 +61,7 @@ def heat(
         dt: of a step; 0.9 of the largest stable one by default.
         backend: "auto", "torch" or "triton". On a card, at order 2 with one or two axes that are periodic or have
             Dirichlet or Neumann walls, several steps are one launch (`pinnfuse.kernels.grid.heat`); half precision is
-            then rounded once a launch. Otherwise a step is the Laplacian's kernel and a sum.
+            then rounded once a launch. Otherwise a step is one.
 
     Raises:
         ValueError: a step that would be unstable, with the largest stable one; bad shapes or numbers.
@@ -81,11 +82,18 @@ def heat(
     factor = dt * diffusivity
 
     def one_by_one() -> Tensor:
-        u = u0
+        step, u = _step(grid, factor), u0.unsqueeze(-grid.dimension - 1)
         for _ in range(steps):
-            u = torch.add(u, operators.laplacian(u, grid, backend=backend), alpha=factor)
-        return u
+            u = step(u, grid.axes, backend)
+        return u.squeeze(-grid.dimension - 1)
 
     if not fits(grid, space):
         return one_by_one()
     return choose(backend, "heat", u0).run(lambda: Advance.apply(u0, grid, factor, steps), one_by_one)
+
+
+@lru_cache(maxsize=64)
+def _step(grid: Grid, factor: float) -> LinearOperator:
+    """u + factor laplacian(u) in one pass."""
+    second = [Term(factor, 0, ((k, axis_stencil(grid, axis, 2)),)) for k, axis in enumerate(grid.axes)]
+    return LinearOperator("heat", grid.dimension, 1, ((Term(1.0, 0, ()), *second),))
