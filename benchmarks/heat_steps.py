@@ -2,9 +2,9 @@
 
     python benchmarks/heat_steps.py benchmarks/results [64,256,1024,4096,8192]
 
-Periodic float32 fields n x n. Every variant is checked against float64 first. "laplacian and sum" is two launches a step,
-"one a launch" what `simulation.heat` does where several cannot be. Writes `<out>/<card>/heat_steps.json`. Without a
-card: one small size, plain torch, to see that it runs.
+Periodic float32 fields n x n. Every variant is checked against float64 first. "laplacian and sum" is two launches a
+step, "one a launch" what `simulation.heat` does where several cannot be. Writes `<out>/<card>/heat_steps.json`. Without
+a card: one small size, plain torch, to see that it runs.
 """
 
 from __future__ import annotations
