@@ -5,7 +5,7 @@ from rich.console import Console
 
 from pinnfuse import profiling
 from pinnfuse.compat import flashpde
-from pinnfuse.profiling.memory import show
+from pinnfuse.profiling.usage import show
 
 
 def native(x: torch.Tensor) -> torch.Tensor:

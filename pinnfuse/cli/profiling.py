@@ -134,6 +134,6 @@ def _upload(options: Namespace, files: Any) -> int:
 
 
 def _show_memory(rows: Any, console: Console) -> None:
-    from pinnfuse.profiling.memory import show
+    from pinnfuse.profiling.usage import show
 
     show(rows, console)

@@ -2,9 +2,9 @@
 
 from pinnfuse.profiling.batch_size import BatchSize, auto_batch_size
 from pinnfuse.profiling.comparison import Comparison, compare
-from pinnfuse.profiling.memory import Memory, MemoryReport, memory, memory_report
 from pinnfuse.profiling.run import Profile, profile
 from pinnfuse.profiling.trace import Kernel
+from pinnfuse.profiling.usage import Memory, MemoryReport, memory, memory_report
 
 __all__ = [
     "BatchSize",

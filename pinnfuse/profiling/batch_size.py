@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinnfuse.profiling.memory import MB, memory_report, peak_memory
+from pinnfuse.profiling.usage import MB, memory_report, peak_memory
 
 
 @dataclass(frozen=True)

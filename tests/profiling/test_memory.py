@@ -8,7 +8,7 @@ from rich.console import Console
 from torch import nn
 
 from pinnfuse.profiling import auto_batch_size, memory, memory_report
-from pinnfuse.profiling.memory import peak_memory, show
+from pinnfuse.profiling.usage import peak_memory, show
 
 CPU = torch.device("cpu")
 
