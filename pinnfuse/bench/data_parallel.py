@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,20 +183,6 @@ def _block(step: Callable[[], Any], device: torch.device, count: int) -> float:
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def throughput(points: Sequence[int], device: torch.device, width: int, depth: int, seconds: float) -> list[dict]:
-    """For each number of points of a process: milliseconds a step, plain and (on a card) as a CUDA graph."""
-    rows = []
-    for n in points:
-        row: dict[str, Any] = {"points_per_process": n, "processes": parallel.size()}
-        for key, graph in (("plain", False), ("graph", True)) if device.type == "cuda" else (("plain", False),):
-            step, explain = training_step(n, device, width, depth, graph)
-            samples = milliseconds(step, device, seconds)
-            row[key] = {"ms": statistics.median(samples), "all": samples, "how": explain()}
-        row["ms"] = min(row[key]["ms"] for key in ("plain", "graph") if key in row)
-        rows.append(row)
-    return rows
 
 
 def reduction(device: torch.device, width: int, depth: int, seconds: float) -> dict[str, float]:
