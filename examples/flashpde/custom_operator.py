@@ -1,11 +1,11 @@
-"""An operator of one's own. The article writes a kernel by hand that has no backward; here a stencil is enough, and
-forward, adjoint and rows at walls are generated."""
+"""An operator of one's own. The article writes a pointwise kernel by hand that has no backward; here a formula or a
+stencil is enough, and forward, adjoint and rows at walls are generated."""
 
 import torch
 
 from pinnfuse import Grid
 from pinnfuse.debug import compare
-from pinnfuse.grid import custom
+from pinnfuse.grid import custom, expression
 
 
 def nine_points(h: float) -> dict:
@@ -24,6 +24,8 @@ def main(size: int = 512) -> bool:
     h = 1 / size
     periodic, walls = Grid("x y", h, boundary="periodic"), Grid("x y", h, boundary="neumann")
     u = torch.randn(size, size, device=device, requires_grad=True)
+    swish = expression("u / (1 + exp(-u))", periodic)
+    print(f"pointwise: {compare(swish, torch.nn.functional.silu, u, derivative=0)}")
     operator = custom(nine_points(h), periodic, name="nine_points")
     report = compare(operator, lambda u: by_hand(u, h), u, h=h)
     print(report)
