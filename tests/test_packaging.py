@@ -93,6 +93,19 @@ def test_the_sdist_holds_every_file_of_the_package_and_no_link(root: Path, distr
     assert package_files(root) <= files
 
 
+def test_what_the_wheel_holds_computes(distributions: tuple[Path, Path], tmp_path: Path) -> None:
+    with zipfile.ZipFile(distributions[1]) as wheel:
+        wheel.extractall(tmp_path)
+    run_python(
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "import pinnfuse\n"
+        f"assert pinnfuse.__file__.startswith({str(tmp_path)!r}), pinnfuse.__file__\n"
+        "found = pinnfuse.selftest('cpu')\n"
+        "assert found, found",
+        tmp_path,
+    )
+
+
 @pytest.fixture(scope="module")
 def metadata(distributions: tuple[Path, Path]) -> Message:
     with zipfile.ZipFile(distributions[1]) as wheel:
