@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from pinnfuse import derivatives
 from pinnfuse.problems import Problem
 from pinnfuse.training.trained import trained
 
@@ -101,12 +102,18 @@ def measures(problem: Problem) -> dict[str, Callable[[dict[str, Array]], Array]]
     return {field: lambda f, field=field: f[field][:, None] for field in problem.pde.fields}
 
 
-@torch.no_grad()
-def fields(problem: Problem, net: nn.Module, points: Array, batch: int = 65_536) -> dict[str, Array]:
-    """{field: [N]} of the network."""
-    inputs = torch.as_tensor(points).to(next(net.parameters()).dtype)
-    out = torch.cat([net(part) for part in inputs.split(batch)]).double().numpy()
-    return dict(zip(problem.pde.fields, out.T, strict=True))
+def fields(problem: Problem, net: nn.Module, points: Array, batch: int = 16_384) -> dict[str, Array]:
+    """{field: [N]} of the network, and u, v where it has a stream function."""
+    inputs, names = torch.as_tensor(points).to(next(net.parameters()).dtype), list(problem.pde.fields)
+    slopes = ["psi_x", "psi_y"] if "psi" in names else []
+    parts = []
+    for part in inputs.split(batch):
+        columns = list(net(part).detach().unbind(1))
+        if slopes:
+            columns += derivatives(net, part, slopes, fields=names, coordinates=problem.pde.coordinates).values()
+        parts.append(torch.stack([c.detach().double() for c in columns]))
+    found = dict(zip([*names, *slopes], torch.cat(parts, 1).numpy(), strict=True))
+    return found | ({"u": found["psi_y"], "v": -found["psi_x"]} if slopes else {})
 
 
 def errors(problem: Problem, net: nn.Module, name: str, data: dict[str, Array]) -> dict[str, float]:

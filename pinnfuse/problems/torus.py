@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,12 +18,17 @@ from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
 from pinnfuse.reference import FunctionReference, Reference
 from pinnfuse.reference.base import Array
 
-FIELDS = ("u", "v", "w")
-_ARRAYS = ("t", "x", "y", "u", "v", "w")
+_FIELDS = ("u", "v", "w")
+_ARRAYS = ("t", "x", "y", *_FIELDS)
 
 
-def torus(file: str | None = None, reynolds: float = 100.0, end: float = 10.0) -> Problem:
-    """Vorticity and velocity on [0, 2 pi]^2, periodic: w_t + u w_x + v w_y = lap w / Re, u_x + v_y = 0, w = v_x - u_y.
+def torus(
+    file: str | None = None,
+    reynolds: float = 100.0,
+    end: float = 10.0,
+    form: Literal["velocity", "stream"] = "velocity",
+) -> Problem:
+    """Flow on [0, 2 pi]^2, periodic, by its vorticity: w_t + u w_x + v w_y = lap w / Re, u_x + v_y = 0, w = v_x - u_y.
 
     Source: jaxpi, example `ns_tori` (Re = 100, t <= 10), which trains ten windows in time: `--training.windows 10`.
 
@@ -32,22 +38,15 @@ def torus(file: str | None = None, reynolds: float = 100.0, end: float = 10.0) -
             that of Taylor and Green, whose decay is known: u = cos x sin y F, v = -sin x cos y F, F = exp(-2 t / Re).
         reynolds: of unit length and speed, > 0.
         end: of time, > 0.
+        form: the fields are u, v and w, or psi and w with u = psi_y, v = -psi_x, w = -lap psi: free of divergence
+            whatever the network does, and one equation less.
 
     Raises:
         ValueError: the file is missing, damaged, lacks an array, or does not reach `end`.
     """
     positive("torus", reynolds=reynolds, end=end)
-    pde = PDE(
-        FIELDS,
-        "t x y",
-        {"nu": 1 / reynolds},
-        {
-            "vorticity": "w_t + u*w_x + v*w_y - nu*(w_xx + w_yy)",
-            "continuity": "u_x + v_y",
-            "curl": "w - v_x + u_y",
-        },
-        name="torus",
-    )
+    stream = form == "stream"
+    pde = _stream_pde(reynolds) if stream else _velocity_pde(reynolds)
     side = 2 * np.pi
     box = Box({"t": (0, end), "x": (0, side), "y": (0, side)})
     reference, initial = _vortices(pde, box, reynolds) if file is None else _from_file(pde, file, end)
@@ -60,7 +59,8 @@ def torus(file: str | None = None, reynolds: float = 100.0, end: float = 10.0) -
         conditions=(initial, periodic("periodic_x", pde, box, "x"), periodic("periodic_y", pde, box, "y")),
         reference=reference,
         periodic={"x": side, "y": side},
-        metrics={"velocity": ("u", "v"), "vorticity": ("w",)},
+        metrics={"stream": ("psi",), "vorticity": ("w",)} if stream else {"velocity": ("u", "v"), "vorticity": ("w",)},
+        up_to_constant=("psi",) if stream else (),
         model=ModelSpec("mlp", {"width": 40, "depth": 4, "activation": "tanh", "harmonics": 2}),
         training=TrainingSpec(
             interior=4000,
@@ -72,17 +72,31 @@ def torus(file: str | None = None, reynolds: float = 100.0, end: float = 10.0) -
     )
 
 
+def _velocity_pde(reynolds: float) -> PDE:
+    equations = {
+        "vorticity": "w_t + u*w_x + v*w_y - nu*(w_xx + w_yy)",
+        "continuity": "u_x + v_y",
+        "curl": "w - v_x + u_y",
+    }
+    return PDE(_FIELDS, "t x y", {"nu": 1 / reynolds}, equations, name="torus")
+
+
+def _stream_pde(reynolds: float) -> PDE:
+    equations = {"vorticity": "w_t + psi_y*w_x - psi_x*w_y - nu*(w_xx + w_yy)", "curl": "w + psi_xx + psi_yy"}
+    return PDE(("psi", "w"), "t x y", {"nu": 1 / reynolds}, equations, name="torus_stream")
+
+
 def _vortices(pde: PDE, box: Box, reynolds: float) -> tuple[Reference, Condition]:
     def solution(points: Array) -> Array:
         t, x, y = points.T
-        decay = np.exp(-2 * t / reynolds)
-        u, v = np.cos(x) * np.sin(y), -np.sin(x) * np.cos(y)
-        return np.stack([u * decay, v * decay, -2 * np.cos(x) * np.cos(y) * decay], axis=1)
+        both = np.cos(x) * np.cos(y)
+        fields = {"u": np.cos(x) * np.sin(y), "v": -np.sin(x) * np.cos(y), "w": -2 * both, "psi": -both}
+        return np.stack([fields[name] for name in pde.fields], axis=1) * np.exp(-2 * t / reynolds)[:, None]
 
     axes = {name: np.linspace(*box.bounds[name], count) for name, count in (("t", 11), ("x", 49), ("y", 49))}
-    values = {"u": "cos(x)*sin(y)", "v": "-sin(x)*cos(y)", "w": "-2*cos(x)*cos(y)"}
-    start = dirichlet("initial", pde, box.initial(), values, kind="initial")
-    return FunctionReference(FIELDS, axes, solution), start
+    texts = {"u": "cos(x)*sin(y)", "v": "-sin(x)*cos(y)", "w": "-2*cos(x)*cos(y)", "psi": "-cos(x)*cos(y)"}
+    start = dirichlet("initial", pde, box.initial(), {name: texts[name] for name in pde.fields}, kind="initial")
+    return FunctionReference(pde.fields, axes, solution), start
 
 
 def _from_file(pde: PDE, file: str, end: float) -> tuple[Reference, Condition]:
@@ -91,7 +105,9 @@ def _from_file(pde: PDE, file: str, end: float) -> tuple[Reference, Condition]:
     if t[-1] - t[0] < end * (1 - 1e-9):
         raise ValueError(f"torus: {file} covers {t[-1] - t[0]:g} units of time, fewer than `end` = {end:g}.")
     t = t - t[0]
-    fields = np.stack([data[name] for name in FIELDS], axis=-1).astype(np.float64)  # [T, n, n, 3]
+    if "psi" in pde.fields:
+        data["psi"] = _stream_function(data["w"])
+    fields = np.stack([data[name] for name in pde.fields], axis=-1).astype(np.float64)  # [T, n, n, m]
 
     def solution(points: Array) -> Array:
         index = [np.rint((p - a[0]) / (a[1] - a[0])).astype(int) for p, a in zip(points.T, (t, x, y), strict=True)]
@@ -104,10 +120,18 @@ def _from_file(pde: PDE, file: str, end: float) -> tuple[Reference, Condition]:
     within = t[t <= end * (1 + 1e-9)]
     axes = {"t": within[:: max(1, len(within) // 20)], "x": x[:: max(1, len(x) // 64)], "y": y[:: max(1, len(y) // 64)]}
     grid = np.stack(np.meshgrid(np.zeros(1), x, y, indexing="ij"), axis=-1).reshape(-1, 3)
-    start = {name: torch.from_numpy(fields[0, ..., k].reshape(-1).copy()) for k, name in enumerate(FIELDS)}
+    start = {name: torch.from_numpy(fields[0, ..., k].reshape(-1).copy()) for k, name in enumerate(pde.fields)}
     condition = observations("initial", pde, torch.from_numpy(grid), start)
     condition.kind = "initial"
-    return FunctionReference(FIELDS, axes, solution), condition
+    return FunctionReference(pde.fields, axes, solution), condition
+
+
+def _stream_function(w: Array) -> Array:
+    """psi [T, n, n] of mean zero with -lap psi = w - mean of w, on [0, 2 pi)^2, by Fourier modes."""
+    kx, ky = (np.fft.fftfreq(n, 1 / n) for n in w.shape[1:])
+    squares = kx[:, None] ** 2 + ky**2
+    modes = np.fft.fft2(w.astype(np.float64))
+    return np.fft.ifft2(np.where(squares > 0, modes / np.maximum(squares, 1), 0)).real
 
 
 def _read(path: Path) -> dict[str, Array]:
@@ -121,7 +145,7 @@ def _read(path: Path) -> dict[str, Array]:
     if missing := [name for name in _ARRAYS if name not in data]:
         raise ValueError(f"torus: {path.name} lacks the arrays {', '.join(missing)}.")
     shape = (len(data["t"]), len(data["x"]), len(data["y"]))
-    for name in FIELDS:
+    for name in _FIELDS:
         if data[name].shape != shape or not np.isfinite(data[name]).all():
             raise ValueError(f"torus: {path.name}, {name} must be finite numbers {shape}; got {data[name].shape}.")
     return data

@@ -55,3 +55,24 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path):
     (tmp_path / "d.npz").write_bytes(b"no")
     with pytest.raises(ValueError, match="not a readable .npz"):
         get(file=str(tmp_path / "d.npz"))
+
+
+class Streams(nn.Module):
+    def forward(self, p):
+        psi = -torch.cos(p[:, 1:2]) * torch.cos(p[:, 2:3]) * torch.exp(-2 * p[:, 0:1] / 25)
+        return torch.cat([psi, 2 * psi], 1)
+
+
+def test_the_same_flow_by_its_stream_function(tmp_path):
+    problem = problems.get("navier_stokes", "torus", form="stream", reynolds=25)
+    points = problem.domain.sample(50, dtype=torch.float64)
+    assert FusedResidualLoss(problem.pde, "autograd").residuals(Streams(), points).abs().max() < 1e-14
+    assert np.allclose(problem.reference.solution(points.numpy()), Streams()(points).numpy(), atol=1e-14)
+    options = {"file": written(tmp_path / "a.npz"), "end": 2.0, "reynolds": 25}
+    read = problems.get("navier_stokes", "torus", form="stream", **options)
+    points, values, known = read.evaluation_points()  # psi comes from w, by Fourier modes
+    assert known.all() and np.allclose(values, Streams()(torch.from_numpy(points)).numpy(), atol=1e-12)
+    start, data = read.conditions[0].sample(1000, dtype=torch.float64)
+    assert torch.allclose(torch.stack([data["observed_psi"], data["observed_w"]], 1), Streams()(start))
+    with pytest.raises(ValueError, match="option `form` must be one of 'velocity', 'stream'; got 'vortex'"):
+        problems.get("navier_stokes", "torus", form="vortex")
