@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,27 @@ def cached(solver: str, version: int, parameters: Mapping[str, Any], compute: Ca
     stored = _read(path, key)
     if stored is not None:
         return stored
-    arrays = compute()
-    with contextlib.suppress(OSError):
-        _write(path, key, arrays)
+    with _alone(path):
+        stored = _read(path, key)  # another process may have computed it meanwhile
+        if stored is not None:
+            return stored
+        arrays = compute()
+        with contextlib.suppress(OSError):
+            _write(path, key, arrays)
     return arrays
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process of a machine at a time, so that a run computes a reference once. Without file locks: all of them."""
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError, ImportError):
+            import fcntl  # not on Windows
+
+            lock = Path(tempfile.gettempdir()) / f"{path.stem}-{os.getuid()}.lock"
+            file = held.enter_context(lock.open("w"))
+            fcntl.flock(file, fcntl.LOCK_EX)  # released when the process ends, however it does
+        yield
 
 
 def _read(path: Path, key: str) -> Arrays | None:

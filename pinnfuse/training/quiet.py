@@ -15,7 +15,7 @@ _PATTERNS = (
     ".*LeafSpec.*is deprecated.*",
     ".*You defined a `validation_step` but have no `val_dataloader`.*",
     ".*GPU available but not used.*",
-    ".*it is recommended to use `self.log.*sync_dist=True`.*",  # values are reduced before they are logged
+    ".*it is recommended to use .self.log.*sync_dist=True.*",  # values are reduced before they are logged
     ".*lr_scheduler.step\\(\\).*",
     ".*`max_epochs` was not set.*",
     ".*The number of training batches.*",

@@ -1,3 +1,6 @@
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -72,3 +75,20 @@ def test_directory_follows_the_platform(monkeypatch, tmp_path):
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "local"))
     assert directory() == tmp_path / "local" / "pinnfuse"
+
+
+def test_processes_that_want_the_same_compute_it_once(own_cache):
+    order, inside = [], threading.Event()
+
+    def slow():
+        order.append("computed")
+        inside.set()
+        time.sleep(0.3)
+        return {"u": np.arange(3.0)}
+
+    first = threading.Thread(target=cached, args=("once", 1, {"n": 3}, slow))  # file locks belong to open files
+    first.start()
+    assert inside.wait(10)
+    second = cached("once", 1, {"n": 3}, slow)
+    first.join()
+    assert order == ["computed"] and second["u"].tolist() == [0, 1, 2]
