@@ -81,10 +81,10 @@ def variants(n: int, u: torch.Tensor, grid: Grid, device: torch.device) -> dict[
         return v
 
     def one() -> torch.Tensor:
-        step, v = single(grid, FACTOR), u[None]
+        step, v = single(grid, FACTOR), u
         for _ in range(STEPS):
-            v = step(v, grid.axes)
-        return v[0]
+            v = step(v, grid.axes, scalar=(True, True))
+        return v
 
     found: dict[str, Callable[[], torch.Tensor]] = {"one a launch": one, "laplacian and sum": laplacian_and_sum}
     if device.type != "cuda":

@@ -82,10 +82,10 @@ def heat(
     factor = dt * diffusivity
 
     def one_by_one() -> Tensor:
-        step, u = _step(grid, factor), u0.unsqueeze(-grid.dimension - 1)
+        step, u = _step(grid, factor), u0
         for _ in range(steps):
-            u = step(u, grid.axes, backend)
-        return u.squeeze(-grid.dimension - 1)
+            u = step(u, grid.axes, backend, scalar=(True, True))
+        return u
 
     if not fits(grid, space):
         return one_by_one()

@@ -54,7 +54,7 @@ def test_bad_settings():
 
 @pytest.mark.gpu
 def test_a_kernel_of_known_length():
-    clock = torch.cuda.clock_rate() * 1e6 if hasattr(torch.cuda, "clock_rate") else 1.5e9
+    clock = 1.5e9  # about; only the ratio counts
     x = torch.zeros(1, device="cuda")
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
