@@ -12,7 +12,7 @@ from pinnfuse.problems.checks import made, options_of
 from pinnfuse.tasks.task import Task
 
 # task `p` is the function `p` of the module `pinnfuse.tasks.p`
-_TASKS = ("darcy", "navier_stokes", "burgers", "gray_scott")
+_TASKS = ("darcy", "navier_stokes", "burgers", "gray_scott", "physarum")
 
 
 def available() -> tuple[str, ...]:

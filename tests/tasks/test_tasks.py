@@ -12,6 +12,7 @@ SMALL = {
     "navier_stokes": {"points": 12, "levels": 5, "ahead": 2},
     "burgers": {"points": 32, "levels": 6, "ahead": 2, "nu": 0.05},
     "gray_scott": {"points": 16, "levels": 5, "ahead": 2, "length": 0.5},
+    "physarum": {"points": 8, "coarse": 4, "levels": 5, "warm_up": 1},
 }
 
 
