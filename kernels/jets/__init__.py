@@ -57,8 +57,9 @@ def engine(
     if reason := too_large(space):
         remedy = "Ask for fewer derivatives at once, or use backend='torch'."
         raise BackendUnavailable(f"backend 'triton': {reason}. {remedy}")
+    by_schedule = partial(ScheduledEngine, program, operands, space, outputs, coefficients, plan, precision)
     if path(program, plan).kernels == "schedule":
-        return ScheduledEngine(program, operands, space, outputs, coefficients, plan, precision)
+        return by_schedule()
     build = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
     device, width = operands[0].device, max(dense_stack(program).widths[1:-1])
     name = choices.key(width, len(space), precision, device)
@@ -67,6 +68,8 @@ def engine(
         base = config.launch(width, len(space), precision, loops(space))
         options = choices.candidates(base, width)
         configuration = choices.tune(name, options, lambda option: _seconds(build(configuration=option)))
+    if configuration is not None and configuration.scheduled:
+        return by_schedule()
     return build(configuration=configuration)
 
 

@@ -20,7 +20,11 @@ class Launch:
     """Tiles of `rows` points; units in blocks of `block`, products in steps of `step`; (warps, stages) per kernel.
 
     `scratch` bounds the memory of a chunk of points: fewer bytes are fewer tiles at a time and more launches.
-    `ring`: blocks on their way to the Hopper kernels, forward and backward; 1: operands go straight to registers.
+    `ring`: blocks on their way to the Hopper kernels, forward and backward; 1: operands go straight to registers, and
+    a loop over tangents takes the portable kernels. `lean`: Hopper kernels written for fewer spilled registers.
+    `fused_resident`: programs of a multiprocessor that run a whole step each, where they fit. `thrifty`: little memory;
+    adjoints of two layers at a time, chunks of whole waves, one kernel for a step where it fits. `scheduled`: products
+    and groups of pointwise operations take turns (scheduled.py), as for networks that are no stack.
     """
 
     rows: int = 64
@@ -39,6 +43,10 @@ class Launch:
     registers: int | None = None
     resident: int = 2
     ring: tuple[int, int] = (1, 1)
+    lean: bool = False
+    fused_resident: int = 1
+    thrifty: bool = False
+    scheduled: bool = False
     scratch: int = 2 * 2**30
 
 
@@ -160,7 +168,12 @@ def fused(launch: Launch, depth: int, channels: int, parts: int, tiles: int, pro
     of their memory; with three it is as fast.
     """
     fits = parts * (depth + 2 * channels) * 8 <= 216
-    return launch.fused and fits and (tiles <= processors or channels <= 3)
+    return launch.fused and fits and (tiles <= processors or channels <= 3 or launch.thrifty)
+
+
+def fused_resident(launch: Launch, depth: int, channels: int, parts: int) -> int:
+    """`launch.fused_resident`, as far as shared memory has room."""
+    return max(1, min(launch.fused_resident, 216 // (parts * (depth + 2 * channels) * 8)))
 
 
 def chained(launch: Launch, width: int, depth: int, parts: int, activations: int) -> bool:

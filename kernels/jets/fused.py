@@ -21,8 +21,17 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=128)
-def module(spec: Spec) -> ModuleType:
-    return cache.load(generate_fused(spec), "fused")
+def module(spec: Spec, lean: bool = False) -> ModuleType:
+    return cache.load(generate_fused(spec, lean), "fused")
+
+
+@lru_cache(maxsize=16)
+def _columns_of(device: torch.device) -> Tensor:
+    """Where column u of a weight gradient stands in sums in the order of memory: at the position of unit u's position,
+    since the units of one factor stood at their positions, and the result was moved to positions again."""
+    unit = [p // 32 * 32 + (p % 8) // 2 * 8 + (p % 32) // 8 * 2 + p % 2 for p in range(64)]
+    at = {unit[unit[p]]: p for p in range(64)}
+    return torch.tensor([at[u] for u in range(64)], device=device)
 
 
 def applies(engine: TritonEngine, points: Tensor) -> bool:
@@ -49,7 +58,8 @@ def run(
     net, parts, channels = engine.network, engine.parts, len(engine.space)
     depth, width = net.hidden.shape[0], engine.width
     tiles = -(-points.shape[0] // 64)
-    programs = min(tiles, multiprocessors(points.device))
+    resident = config.fused_resident(engine.config, depth, channels, parts)
+    programs = min(tiles, resident * multiprocessors(points.device))
     halves = torch.empty(1, parts, *net.hidden.shape, dtype=torch.float16, device=points.device)
     scales = points.new_empty(1, depth, 1)
     blocks = {"H": width, "BLOCK": width, "PARTS": parts}
@@ -64,6 +74,10 @@ def run(
     args = (*args, *given, residuals, jets, jet_scales, saved, sums)
     args = (*args, points.shape[0], tiles, sums.shape[1], net.hidden.numel())
     constants = {"DEPTH": depth, "PARTS": parts, "WEIGHTED": weighted, "KEEP": keep, "WARPS": WARPS}
-    launch(module(engine.spec).fused_kernel, (programs,), args, constants, num_warps=WARPS)
+    options = {"num_warps": WARPS, **({"maxnreg": 128} if resident > 1 else {})}
+    launch(module(engine.spec, engine.config.lean).fused_kernel, (programs,), args, constants, **options)
     total = sum_rows(sums)
-    return total[:columns], total[head:].view_as(net.hidden)
+    weights = total[head:].view_as(net.hidden)
+    if engine.config.lean:
+        weights = weights.index_select(2, _columns_of(points.device))
+    return total[:columns], weights

@@ -16,9 +16,13 @@ from pinnfuse.kernels.jets.source import Spec, first_layer_terms, indent
 WARPS = 8
 
 
-def generate_fused(spec: Spec) -> str:
-    """The module's text: `fused_kernel` for loss and gradients. The spec has a plan, and no output transform."""
-    parts = (_HEAD, *(_joint(n) for n in _JOINT), _larger(len(spec.space)), _kernel(spec))
+def generate_fused(spec: Spec, lean: bool = False) -> str:
+    """The module's text: `fused_kernel` for loss and gradients. The spec has a plan, and no output transform.
+
+    `lean`: fewer spilled registers (indices of shared memory as in hopper.py, two sums by one reduction, weight
+    gradients before the product) and partial weight gradients in the order of memory, in 16-byte pieces.
+    """
+    parts = (_HEAD, *(_joint(n) for n in _JOINT), _larger(len(spec.space)), _kernel(spec, lean))
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -32,8 +36,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma_wait
 from pinnfuse.kernels.jets.hopper_primitives import (  # noqa: F401
-    add_to, allocate_ring, barrier, fetch_all, from_memory, get_from_ring, keep, load_all_weights, pieces, positions,
-    product_layout, sigmoid, softplus, start_outer_product, start_ring_product, tanh, to_memory, unit_at,
+    add_to, allocate_ring, barrier, fetch_all, from_memory, get_from_ring, keep, load_all_weights, opaque_zero, pieces,
+    positions, product_layout, sigmoid, softplus, start_outer_product, start_ring_product, tanh, to_memory, unit_at,
     weights_ready,
 )
 '''
@@ -66,10 +70,9 @@ def maxima({", ".join(x)}):
 """
 
 
-def sums(names: list[str], values: list[str], axis: int) -> list[str]:
-    """`names` = sums of `values` along an axis, a few at a time."""
+def sums(names: list[str], values: list[str], axis: int, most: int) -> list[str]:
+    """`names` = sums of `values` along an axis, `most` at a time."""
     lines = []
-    most = max(_JOINT)
     for i in range(0, len(names), most):
         group, terms = names[i : i + most], values[i : i + most]
         if len(group) == 1:
@@ -86,13 +89,16 @@ def _operands(count: int, name: str) -> list[str]:
     return lines
 
 
-def _kernel(spec: Spec) -> str:
+def _kernel(spec: Spec, lean: bool) -> str:
     space, count, d, m = spec.space, len(spec.space), spec.space.dimension, spec.fields
     name, poly = spec.activations[0], spec.activations[0] in POLYNOMIAL
     assert spec.plan is not None
     code = pointwise(spec.plan)
     equations, trained = code.equations, code.trained
     channels = range(count)
+    most = 2 if lean else max(_JOINT)
+    none = ["none = opaque_zero(tile, l)"] if lean else []
+    plus = " + none" if lean else ""
 
     # -- input layer -----------------------------------------------------------------------------------------------
     points = ["n = tile * 64 + rows", "live = n < points"]
@@ -111,9 +117,9 @@ def _kernel(spec: Spec) -> str:
         f"os{k} = keep(zs, {k}, a{k}, m{k}, a_row + {k} * PARTS * 4096 + at, True, PARTS, WARPS)" for k in channels
     ]
     hand_on += [f"gl.store(sa_row + {k}, os{k})" for k in channels]
-    hand_on += ["weights_ready()"]
+    hand_on += [*none, "weights_ready()"]
     product = ["scale = gl.load(w_scale_ptr + l)", "bias = gl.load(b_ptr + l * 64 + h)"]
-    product += [f"pz{k} = start_ring_product(zs, {k}, wb, l, DEPTH, PARTS, False, WARPS)" for k in channels]
+    product += [f"pz{k} = start_ring_product(zs, {k}{plus}, wb, l, DEPTH, PARTS, False, WARPS)" for k in channels]
     product += _wait([f"pz{k}" for k in channels])
     product += [f"z{k} = pz{k} * (os{k} * scale)" for k in channels]
     product += ["z0 += bias[None, :]"]
@@ -132,7 +138,7 @@ def _kernel(spec: Spec) -> str:
     # -- output layer, residuals, loss -----------------------------------------------------------------------------
     reads = spec.outputs
     output = [f"u{f} = gl.load(last_ptr + {f} * 64 + h)[None, :]" for f in range(m)]
-    output += sums([f"o{i}" for i in range(len(reads))], [f"a{o.channel} * u{o.column}" for o in reads], 1)
+    output += sums([f"o{i}" for i in range(len(reads))], [f"a{o.channel} * u{o.column}" for o in reads], 1, most)
     output += [f"o{i} += gl.load(last_bias_ptr + {o.column})" for i, o in enumerate(reads) if o.channel == 0]
     output += [f"c{i} = gl.load(c_ptr + {len(space.coefficients) + i})" for i in range(code.constants)]
     output += [f"p{i} = gl.load(p_ptr + {i})" for i in range(trained)]
@@ -157,7 +163,7 @@ def _kernel(spec: Spec) -> str:
         names = [f"v{i}" for i, o in enumerate(reads) if o.channel == 0 and o.column == f]
         output.append(f"h{f} = {' + '.join(names) or zero}")
     scalars = [*(f"l{e}" for e in range(equations)), *(f"t{i}" for i in range(trained)), *(f"h{f}" for f in range(m))]
-    output += sums([f"sum{i}" for i in range(len(scalars))], scalars, 0)
+    output += sums([f"sum{i}" for i in range(len(scalars))], scalars, 0, most)
     output += [f"add_to(pb + {m * 64 + i}, sum{i}, again)" for i in range(len(scalars))]
     start = m * 64 + len(scalars)
 
@@ -170,6 +176,9 @@ def _kernel(spec: Spec) -> str:
     for f in range(m):
         terms = " + ".join(f"v{i}[:, None] * a{o.channel}" for i, o in enumerate(reads) if o.column == f)
         output.append(f"gu{f} = {terms or 'gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS))'}")
+    if lean:
+        output += sums([f"c_{f}" for f in range(m)], [f"gu{f}" for f in range(m)], 0, most)
+        output += [f"add_to(pb + {f} * 64 + h, c_{f}, again)" for f in range(m)]
     if poly:
         slopes = {k: [slope_of_polynomial(space, name, k)] for k in channels}
     else:
@@ -177,10 +186,12 @@ def _kernel(spec: Spec) -> str:
         split = next(j for j, line in enumerate(lines) if line.startswith("g0"))
         slopes = {k: lines[: split + 1] if k == 0 else [lines[split + k]] for k in channels}
     output += adjoint(space, slopes)
-    names = [*(f"gu{f}" for f in range(m)), "y0"]
-    output += sums([f"c_{i}" for i in range(m + 1)], names, 0)
-    output += [f"add_to(pb + {f} * 64 + h, c_{f}, again)" for f in range(m)]
-    output.append(f"add_to(pb + {start} + h, c_{m}, again)")
+    output += [f"add_to(pb + {start} + h, gl.sum(y0, 0), again)"] if lean else []
+    if not lean:
+        names = [*(f"gu{f}" for f in range(m)), "y0"]
+        output += sums([f"c_{i}" for i in range(m + 1)], names, 0, most)
+        output += [f"add_to(pb + {f} * 64 + h, c_{f}, again)" for f in range(m)]
+        output.append(f"add_to(pb + {start} + h, c_{m}, again)")
 
     # -- backward --------------------------------------------------------------------------------------------------
     below = [*_operands(count, "y")]
@@ -198,16 +209,23 @@ def _kernel(spec: Spec) -> str:
     fetch = [f"fetch_all(jets, a_row + to, {count}, PARTS)"]
     back = ["l = DEPTH - 1 - i", *below]
     back += ["scale = gl.load(w_scale_ptr + l)", *(f"sa{k} = gl.load(sa_row + {k})" for k in channels)]
-    back += ["pd = cells_ptr + l * 4096", "weights_ready()"]
-    back += [f"pg{k} = start_outer_product(zs, jets, {k}, PARTS, WARPS)" for k in channels]
-    back += [f"b{k} = start_ring_product(zs, {k}, wb, l, DEPTH, PARTS, True, WARPS)" for k in channels]
-    back += ["old = gl.load(pd, mask=cells >= unseen, other=0.0)"]
-    back += _wait([*(f"pg{k}" for k in channels), *(f"b{k}" for k in channels)])
-    back += [f"old += pg{k} * (os{k} * sa{k})" for k in channels]
-    back += ["gl.store(pd, old)", *(f"b{k} *= os{k} * scale" for k in channels)]
+    back += [*none, "weights_ready()"]
+    outer = [f"pg{k} = start_outer_product(zs, jets, {k}{plus}, PARTS, WARPS)" for k in channels]
+    down = [f"b{k} = start_ring_product(zs, {k}{plus}, wb, l, DEPTH, PARTS, True, WARPS)" for k in channels]
+    gradients, products = [f"pg{k}" for k in channels], [f"b{k}" for k in channels]
+    if lean:
+        back += ["pd = sums_ptr + l * 4096 + at", *outer, "old = gl.load(pd, mask=at >= unseen, other=0.0)"]
+        back += [*_wait(gradients), *down]
+        back += [f"dw {'+=' if k else '='} pg{k} * (os{k} * sa{k})" for k in channels]
+        back += ["gl.store(pd, old + to_memory(dw, WARPS))", *_wait(products)]
+    else:
+        back += ["pd = cells_ptr + l * 4096", *outer, *down]
+        back += ["old = gl.load(pd, mask=cells >= unseen, other=0.0)", *_wait([*gradients, *products])]
+        back += [*(f"old += pg{k} * (os{k} * sa{k})" for k in channels), "gl.store(pd, old)"]
+    back += [f"b{k} *= os{k} * scale" for k in channels]
     back += adjoint(space, read)
     names = [f"e_{j}" for j in range(d + 1)]
-    ends = sums(names, ["y0", *first_layer_terms(space)], 0)
+    ends = sums(names, ["y0", *first_layer_terms(space)], 0, most)
     ends += [f"add_to(pb + {start} + (DEPTH + {j}) * 64 + h, {s}, again)" for j, s in enumerate(names)]
     back += ["if l == 0:", *(f"    {line}" for line in ends)]
     more = [f"add_to(pb + {start + 64} + i * 64 + h, gl.sum(y0, 0), again)"]
@@ -257,7 +275,8 @@ def fused_kernel(
     sa_ptr += program * (DEPTH * CHANNELS)
     s_ptr += program * ((DEPTH + 1) * LAYER)
     pb = part_ptr + program * columns
-    cells_ptr = pb + (columns - DEPTH * 4096) + cells
+    sums_ptr = pb + (columns - DEPTH * 4096)
+    cells_ptr = sums_ptr + cells
     again = 0
     unseen = 4096
 {coefficients}

@@ -115,6 +115,12 @@ def put(p, part_stride, scale_ptr, x, m, PARTS: gl.constexpr, WARPS: gl.constexp
 
 
 @gluon.jit
+def put_block(p, part_stride, scale_ptr, x, PARTS: gl.constexpr, WARPS: gl.constexpr):
+    """`put` with the block's own largest magnitude."""
+    put(p, part_stride, scale_ptr, x, gl.max(gl.max(gl.abs(x), 1), 0), PARTS, WARPS)
+
+
+@gluon.jit
 def operand(x, WARPS: gl.constexpr):
     """An accumulator's numbers as a left operand: the same entries in the same threads (one warpgroup)."""
     return gl.convert_layout(x, operand_layout(WARPS), assert_trivial=True)
@@ -166,6 +172,12 @@ def load_weights(
         copy_async(w.index(i), p + (i // KB) * weight_stride)
     async_copy.commit_group()
     return w
+
+
+@gluon.jit
+def opaque_zero(tile, i):
+    """0, which the compiler takes for a number that changes: else descriptors of wgmma leave loops, and are spilled."""
+    return (tile * 64 + i * 65537) >> 31
 
 
 @gluon.jit

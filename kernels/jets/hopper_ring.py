@@ -47,17 +47,19 @@ def fetch_next(transposed: bool, q: str) -> list[str]:
     ]
 
 
-def products(space: ChannelSpace, name: str, transposed: bool) -> list[str]:
+def products(space: ChannelSpace, name: str, transposed: bool, lean: bool) -> list[str]:
     """The sums over blocks; the following ones are on their way while the tensor cores work on this one."""
     scale = "kb * NB + nb" if transposed else "nb * NB + kb"
     count = len(space)
     lines = [f"{name}{k} = gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS))" for k in range(count)]
     lines += ["for kb in range(NB):", f"    scale = gl.load(w_scale_ptr + {scale})"]
+    lines += ["    none = opaque_zero(tile, kb)"] if lean else []
+    slot = "slot + none" if lean else "slot"
     for k in range(count):
         lines += [
             f"    scale{k} = gl.load(i_scale_ptr + ({k} * tiles + tile) * NB + kb) * scale",
             *(f"    {line}" for line in fetch_next(transposed, f"kb * {count} + {k}")),
-            f"    t = start_ring_product(ring, slot, wb, kb, NB, PARTS, {transposed}, WARPS)",
+            f"    t = start_ring_product(ring, {slot}, wb, kb, NB, PARTS, {transposed}, WARPS)",
             "    t = finish_ring_product(t)",
             f"    {name}{k} += t * scale{k}",
             "    slot = step_ring(slot, RING)",

@@ -99,7 +99,7 @@ Lines = Callable[[object], list[str]]
 """Code for a channel given as a number, or as the loop's `k`."""
 
 
-def _loop(run: Run, body: Callable[[object, str], list[str]]) -> list[str]:
+def over(run: Run, body: Callable[[object, str], list[str]]) -> list[str]:
     """`body(k, coordinate)` over a run."""
     if run.stop == run.start + 1:
         return body(run.start, str(run.coordinate))
@@ -116,7 +116,7 @@ def _put(pointer: str, name: str, k: object = "k") -> str:
 
 
 # -- forward: z of one channel at a time -> a --------------------------------------
-def _activate(spec: Spec, z: Callable[[object, str | None], list[str]]) -> list[str]:
+def activate(spec: Spec, z: Callable[[object, str | None], list[str]]) -> list[str]:
     """z -> a; `z(k, coordinate)` gives the lines that make `z` known for channel k, with a tangent's coordinate."""
     space, tangents = spec.space, len(spec.space.indices) - 1
     operators = range(len(space.operators))
@@ -135,7 +135,7 @@ def _activate(spec: Spec, z: Callable[[object, str | None], list[str]]) -> list[
     lines += [f"acc{o} = tl.zeros([ROWS, BLOCK], dtype)" for o in operators]
     for run in runs(space):
         more = [f"acc{o} += ({w}) * z * z" for o, w in enumerate(run.weights) if w]
-        lines += _loop(run, lambda k, j, more=more: [*z(k, j), *save(k), _put("a", "s1 * z", k), *more])  # type: ignore
+        lines += over(run, lambda k, j, more=more: [*z(k, j), *save(k), _put("a", "s1 * z", k), *more])  # type: ignore
     for o in operators:
         k = tangents + 1 + o
         lines += [*z(k, None), *save(k), _put("a", f"s1 * z + s2 * acc{o}", k)]
@@ -164,7 +164,7 @@ def _input(spec: Spec) -> str:
         return ["z = tl.zeros([ROWS, BLOCK], dtype)" + (f" + {row}" if row else "")]
 
     position = ["n = first + row", "live = n < points"]
-    body = [*tile(space), *load_coefficients(space), *position, *_activate(spec, z)]
+    body = [*tile(space), *load_coefficients(space), *position, *activate(spec, z)]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def input_kernel(
@@ -179,7 +179,7 @@ def _given(spec: Spec) -> str:
     def z(k: object, coordinate: str | None) -> list[str]:
         return [f"z = tl.load(g_ptr + {k} * channel + offset)"]
 
-    body = [*tile(spec.space), *load_coefficients(spec.space), *_activate(spec, z)]
+    body = [*tile(spec.space), *load_coefficients(spec.space), *activate(spec, z)]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def given_kernel(
@@ -201,7 +201,7 @@ def _forward(spec: Spec) -> str:
     def z(k: object, coordinate: str | None) -> list[str]:
         return [f"z = {_product(k, False)}", *(["z += tl.load(b_ptr + h)[None, :]"] if k == 0 else [])]
 
-    body = [*tile(spec.space), *load_coefficients(spec.space), *_activate(spec, z)]
+    body = [*tile(spec.space), *load_coefficients(spec.space), *activate(spec, z)]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def forward_kernel(
@@ -235,7 +235,7 @@ def _slope(name: str) -> _Slope:
     return _Slope(lines, "g1 * x", "g1 * x + g2 * {0}", "tl.load(s_ptr + {0} * channel + offset)".format)
 
 
-def _adjoint(spec: Spec, name: str, b: Lines) -> list[str]:
+def adjoint(spec: Spec, name: str, b: Lines) -> list[str]:
     """abar -> zbar of one activation, stored or summed up. `b(k)`: lines that make `b` known; none where it is zero."""
     space, tangents = spec.space, len(spec.space.indices) - 1
     operators, slope = range(len(space.operators)), _slope(name)
@@ -253,25 +253,25 @@ def _adjoint(spec: Spec, name: str, b: Lines) -> list[str]:
             for o, w in enumerate(weights):
                 body += [f"y += (2.0 * ({w})) * g * bar{o}", f"acc{o} += ({w}) * x * x"] if w else []
             sums = f"add_to(pb + (1 + {coordinate}) * H + h, tl.sum(y, 0), again)"
-            return [*body, *_store(k), "if FIRST == 1:", f"    {sums}"]
+            return [*body, *store(k), "if FIRST == 1:", f"    {sums}"]
 
-        lines += _loop(run, tangent)
+        lines += over(run, tangent)
     for o in operators:
         k = tangents + 1 + o
         lines += [f"x = {slope.load(k)}", f"y0 += ({slope.operator.format(f'acc{o}')}) * bar{o}", f"y = g0 * bar{o}"]
-        lines += _store(k)
+        lines += store(k)
     given = b(0)
-    lines += [*given, *(["y0 += g0 * b"] if given else []), "y = y0", *_store(0)]
-    return [*lines, "add_to(pb + h, tl.sum(y0, 0), again)", "if FIRST == 1:", *(f"    {x}" for x in _inputs(space))]
+    lines += [*given, *(["y0 += g0 * b"] if given else []), "y = y0", *store(0)]
+    return [*lines, "add_to(pb + h, tl.sum(y0, 0), again)", "if FIRST == 1:", *(f"    {x}" for x in inputs(space))]
 
 
-def _store(k: object) -> list[str]:
+def store(k: object) -> list[str]:
     """zbar of channel k: as a layer's (FIRST is 0), or as plain numbers (2)."""
     plain = f"tl.store(y_ptr + {k} * channel + offset, y)"
     return ["if FIRST == 0:", f"    {_put('z', 'y', k)}", "if FIRST == 2:", f"    {plain}"]
 
 
-def _inputs(space: ChannelSpace) -> list[str]:
+def inputs(space: ChannelSpace) -> list[str]:
     """Sums for the input weights in two sets of [d, H]: of tangents (written with them), and of value and operators."""
     d, tangents = space.dimension, len(space.indices) - 1
     carried = {alpha.index(1) for alpha in space.indices[1:]}
@@ -297,7 +297,7 @@ def _inputs(space: ChannelSpace) -> list[str]:
 def _by_activation(spec: Spec, b: Lines) -> list[str]:
     lines: list[str] = []
     for i, name in enumerate(spec.activations):
-        lines += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in _adjoint(spec, name, b))]
+        lines += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(spec, name, b))]
     return lines
 
 

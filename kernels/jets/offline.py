@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,16 @@ class Resources:
     shared: int
 
 
-def resources(spec: Spec, width: int, precision: str, capability: int, hopper: bool = False) -> list[Resources]:
-    """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100)."""
+def resources(
+    spec: Spec, width: int, precision: str, capability: int, hopper: bool = False, **changes: Any
+) -> list[Resources]:
+    """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100).
+
+    `changes` to the default launch: `lean=True`, or `rows=64, ring=(4, 4)` for a loop over tangents on Hopper.
+    """
     parts, channels = config.PARTS[precision], len(spec.space)
     looped = loops(spec.space)
-    chosen = config.launch(width, channels, precision, looped)
+    chosen = replace(config.launch(width, channels, precision, looped), **changes)
     c = config.fitted(chosen, 1 if looped else channels, parts, capability)
     padded = config.padded_width(width, c.block)
     constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once}
@@ -62,7 +67,7 @@ def resources(spec: Spec, width: int, precision: str, capability: int, hopper: b
     constants |= {"BO": c.gradient_block, "BI": c.gradient_block, "SPLIT": 8}
     rings = config.ring(c, padded, channels, parts) if hopper else (1, 1)
     plain = module(spec)
-    up, down = (hopper_module(spec, ring > 1) if hopper else plain for ring in rings)
+    up, down = (hopper_module(spec, ring > 1, c.lean) if hopper else plain for ring in rings)
     walk = (c.hopper_warps, 1)
     kernels = [
         (plain.input_kernel, (c.output, 3), {}),
@@ -74,7 +79,7 @@ def resources(spec: Spec, width: int, precision: str, capability: int, hopper: b
     if parts:
         kernels.append((split_weights_kernel, (4, 3), {}))
     if hopper and width == 64:
-        kernels.append((fused.module(spec).fused_kernel, (WARPS, 1), {"WARPS": WARPS, "DEPTH": OFFLINE_DEPTH}))
+        kernels.append((fused.module(spec, c.lean).fused_kernel, (WARPS, 1), {"WARPS": WARPS, "DEPTH": OFFLINE_DEPTH}))
     return [_compile(kernel, constants | own, parts, capability, *options) for kernel, options, own in kernels]
 
 

@@ -19,14 +19,16 @@ import triton
 from torch import Tensor
 
 from pinnfuse.jets.closed_form import Gradients, closed_form
-from pinnfuse.jets.engine import JetEngine, LossResult, LossTask, bytes_per_point
+from pinnfuse.jets.engine import JetEngine, LossResult, LossTask
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import cache, config, fused
+from pinnfuse.kernels.jets.buffers import Buffers, points_of_a_chunk
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
 from pinnfuse.kernels.jets.folding import Folded
 from pinnfuse.kernels.jets.hopper import generate_hopper
+from pinnfuse.kernels.jets.hopper_looped import generate_hopper_looped, loops_on_hopper
 from pinnfuse.kernels.jets.looped import generate_looped, loops
 from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
@@ -34,9 +36,6 @@ from pinnfuse.kernels.jets.source import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPU
 from pinnfuse.kernels.jets.sums import multiprocessors as multiprocessors
 from pinnfuse.kernels.jets.sums import sum_rows as sum_rows
 from pinnfuse.kernels.launching import launch
-
-SCRATCH_BYTES = 2 * 2**30
-"""Most memory for the jets of a chunk of points, whatever a configuration says."""
 
 
 @lru_cache(maxsize=128)
@@ -46,27 +45,15 @@ def module(spec: Spec) -> ModuleType:
 
 
 @lru_cache(maxsize=128)
-def hopper_module(spec: Spec, ring: bool = False) -> ModuleType:
+def hopper_module(spec: Spec, ring: bool = False, lean: bool = False) -> ModuleType:
     """Forward and backward kernels for Hopper cards."""
-    return cache.load(generate_hopper(spec, ring), "hopper")
+    text = generate_hopper_looped(spec) if loops(spec.space) else generate_hopper(spec, ring, lean)
+    return cache.load(text, "hopper")
 
 
 @lru_cache(maxsize=64)
 def constants_on(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(values or (0.0,), dtype=dtype, device=device)
-
-
-@dataclass
-class _Buffers:
-    """Jets a and adjoints z of every hidden layer for one chunk, scales, saved z of the activations, partial sums."""
-
-    a: Tensor
-    z: Tensor
-    a_scale: Tensor
-    z_scale: Tensor
-    saved: Tensor
-    sums: Tensor
-    weights: Tensor
 
 
 @dataclass
@@ -111,25 +98,20 @@ class TritonEngine(JetEngine):
             self.head = closed_form(self.stack.head, space, self.coefficients)
         given = self.stack.tail.given if self.stack.tail is not None else None
         self.tail = None if given is None else closed_form(given, space, self.coefficients)
-        on_hopper = config.hopper(self.config, self.width, len(space), self.parts, device)
-        self.hopper = on_hopper and self.head is None and not self.looped
-        self.chained = self.hopper and config.chained(
-            self.config, self.width, self.stack.hidden, self.parts, len(names)
-        )
+        on_hopper = config.hopper(self.config, self.width, together, self.parts, device)
+        if self.looped:  # through the ring, or not at all
+            on_hopper = on_hopper and min(self.config.ring) > 1 and loops_on_hopper(space, names)
+        self.hopper = on_hopper and self.head is None
+        chains = config.chained(self.config, self.width, self.stack.hidden, self.parts, len(names))
+        self.chained = self.hopper and not self.looped and chains
         self.saves = any(name not in POLYNOMIAL for name in names)
         self.network: Operands = gather(self.stack, operands, self.width)
         self.folded = None
         if self.stack.head is not None and self.stack.folds:
             self.folded = Folded(self.stack.head, operands, self.width)
             self.network = replace(self.network, first=self.folded.weight, first_bias=self.folded.bias)
-        item = self.network.first.element_size()
-        layers = self.stack.hidden + 1
-        per_point = layers * len(space) * self.width * ((2 * 2 * self.parts or 2 * item) + self.saves * item)
-        if self.stack.head is not None and self.head is not None:
-            per_point += bytes_per_point(self.stack.head, space, item) + 2 * len(space) * self.width * item
-        per_point += bytes_per_point(given, space, item) if given is not None else 0
-        rows = self.config.rows
-        self.chunk = max(rows, min(self.config.scratch, SCRATCH_BYTES) // per_point // rows * rows)
+        self.layered = self.config.thrifty and not self.chained
+        self.chunk = points_of_a_chunk(self, given)
 
     # -- the interface -------------------------------------------------------------------------------------------
 
@@ -240,28 +222,12 @@ class TritonEngine(JetEngine):
         used = used[:, : points.shape[0], : self.stack.widths[1]]
         self.head.adjoint(used, state.values, state.saved, [t.detach() for t in self.operands], gradients)
 
-    def _columns(self) -> int:
+    @property
+    def columns(self) -> int:
         """Sums over points: output weights, losses, trained parameters, output biases, biases, input weights."""
         extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
         m = self.stack.widths[-1]
         return m * self.width + extra + m + (self.stack.hidden + 1 + self._input_rows) * self.width
-
-    def _buffers(self, count: int, like: Tensor, split: int) -> _Buffers:
-        layers, channels, rows = self.stack.hidden + 1, len(self.space), self.config.rows
-        tiles = -(-min(count, self.chunk) // rows)
-        half = torch.float16 if self.parts else like.dtype
-        size = max(self.parts, 1) * channels * tiles * rows * self.width
-        scales = (layers, channels * tiles * (self.width // self.config.block))
-        columns = self._columns()
-        return _Buffers(
-            torch.empty(layers, size, dtype=half, device=like.device),
-            torch.empty(layers, size, dtype=half, device=like.device),
-            like.new_empty(scales),
-            like.new_empty(scales),
-            like.new_empty(layers, channels * tiles * rows * self.width if self.saves else 1),
-            like.new_empty(tiles, columns),
-            like.new_empty(split, self.stack.hidden, self.width, self.width),
-        )
 
     def _run(
         self,
@@ -303,12 +269,12 @@ class TritonEngine(JetEngine):
         processors = multiprocessors(points.device)
         if mode == LOSS_AND_GRADIENT and fused.applies(self, points):
             inputs = (values, data, equation_weights, point_weights)
-            sums, hidden = fused.run(self, points, coefficients, inputs, result, weighted, keep, self._columns())
+            sums, hidden = fused.run(self, points, coefficients, inputs, result, weighted, keep, self.columns)
             return sums, hidden, Gradients(wanted).operands
         need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.hidden_layers)
-        blocks = (width // c.gradient_block) ** 2 * max(depth, 1)
+        blocks = (width // c.gradient_block) ** 2 * (1 if self.layered else max(depth, 1))
         split = max(1, processors * 2 // blocks) if need_weights else 1
-        buffers = self._buffers(points.shape[0], points, split)
+        buffers = Buffers.of(self, points.shape[0], points, split)
         split = min(split, buffers.sums.shape[0])
         rings = config.ring(c, width, len(self.space), self.parts) if self.hopper else (1, 1)
         copies = 2 if rings[0] > 1 and not self.chained else 1
@@ -333,7 +299,7 @@ class TritonEngine(JetEngine):
         columns = buffers.sums.shape[1]
         base = columns - (depth + 1 + self._input_rows) * width
         a, z, sa, sz, saved = buffers.a, buffers.z, buffers.a_scale, buffers.z_scale, buffers.saved
-        up, down = (hopper_module(self.spec, r > 1) if self.hopper else kernels for r in rings)
+        up, down = (hopper_module(self.spec, r > 1, c.lean) if self.hopper else kernels for r in rings)
         forward, backward_ = (
             ({"num_warps": c.hopper_warps, **({"maxnreg": c.registers} if c.registers else {})},) * 2
             if self.hopper
@@ -344,6 +310,17 @@ class TritonEngine(JetEngine):
         outer = points
         if self.head is not None and backward:
             outer = points.new_empty(len(self.space), buffers.sums.shape[0] * c.rows, width)
+
+        def at(layer: int) -> int:
+            return layer % 2 if self.layered else layer
+
+        def add_weight_gradients(layer: int, above: int) -> None:
+            """Of all layers from `layer` on, or of that one alone; `above` is where the adjoint lies."""
+            args = (a[layer], sa[layer], z[above], sz[above], buffers.weights[:, layer], tiles, depth, again)
+            strides = (a.stride(0), sa.stride(0))
+            options = {"num_warps": c.gradient[0], "num_stages": c.gradient[1]}
+            launch(weight_gradient_kernel, (split * blocks,), (*args, *strides), common, **options)
+
         for start in range(0, count, self.chunk):
             tiles = -(-min(self.chunk, count - start) // c.rows)
             again = int(start > 0)
@@ -365,7 +342,17 @@ class TritonEngine(JetEngine):
                 args = (*args, a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride)
                 constants_ = {**common, "ACTIVATION": act[i + 1], "RING": rings[0]}
                 launch(up.forward_kernel, (programs * nb,), args, constants_, **forward)
-            args = (points, a[depth], sa[depth], saved[depth], z[depth], sz[depth], outer, net.last, net.last_bias)
+            args = (
+                points,
+                a[depth],
+                sa[depth],
+                saved[depth],
+                z[at(depth)],
+                sz[at(depth)],
+                outer,
+                net.last,
+                net.last_bias,
+            )
             args = (*args, coefficients, values, data, self._given(points[start : start + self.chunk]))
             args = (*args, equation_weights, point_weights, adjoint, result)
             args = (*args, buffers.sums, count, start, tiles, again, columns)
@@ -378,18 +365,26 @@ class TritonEngine(JetEngine):
                 args = (*args, count, start, tiles, again, columns, *strides)
                 launch(down.stack_backward_kernel, (programs,), args, {**common, "DEPTH": depth}, **backward_)
             for i in reversed(range(0 if self.chained else depth)):
-                args = (points, z[i + 1], sz[i + 1], hidden_weights[i], scales[i], net.hidden_bias[i], coefficients)
-                args = (*args, a[i], sa[i], saved[i], z[i], sz[i], *(() if self.hopper else (outer,)))
+                args = (
+                    points,
+                    z[at(i + 1)],
+                    sz[at(i + 1)],
+                    hidden_weights[i],
+                    scales[i],
+                    net.hidden_bias[i],
+                    coefficients,
+                )
+                args = (*args, a[i], sa[i], saved[i], z[at(i)], sz[at(i)], *(() if self.hopper else (outer,)))
                 args = (*args, buffers.sums[:, base + (depth - i) * width :])
                 args = (*args, count, start, tiles, again, columns, layer_stride)
                 constants_ = {**common, "FIRST": first if i == 0 else 0, "ACTIVATION": act[i], "RING": rings[1]}
                 launch(down.backward_kernel, (programs * nb,), args, constants_, **backward_)
+                if need_weights and self.layered:
+                    add_weight_gradients(i, at(i + 1))
             if self.head is not None:
                 self._head_backward(outer, points[start : start + self.chunk], inner, found)
-            if need_weights:
-                args = (a, sa, z[1:], sz[1:], buffers.weights, tiles, depth, again, a.stride(0), sa.stride(0))
-                options = {"num_warps": c.gradient[0], "num_stages": c.gradient[1]}
-                launch(weight_gradient_kernel, (split * blocks,), args, common, **options)
+            if need_weights and not self.layered:
+                add_weight_gradients(0, 1)
         if mode == OUTPUTS:
             return points, points, []
         used = -(-min(count, self.chunk) // c.rows)

@@ -103,7 +103,7 @@ def test_chunks_of_points_change_nothing_but_rounding(width, where, monkeypatch)
     net = mlp(2, [width, width], 1, nn.Tanh)
     points = points_for(pde, 200, where)
     limit = allowed(pde, net, points)
-    monkeypatch.setattr("pinnfuse.kernels.jets.runner.SCRATCH_BYTES", 1)  # one tile at a time
+    monkeypatch.setattr("pinnfuse.kernels.jets.buffers.SCRATCH_BYTES", 1)  # one tile at a time
     for key, error in errors(pde, net, points, "triton").items():
         assert error <= limit[key], key
 
@@ -214,7 +214,7 @@ def test_embeddings(tiles, where, monkeypatch):
     points = points_for(pde, 130, where)
     limit = allowed(pde, net, points)
     if tiles:
-        monkeypatch.setattr("pinnfuse.kernels.jets.runner.SCRATCH_BYTES", 1)  # one tile at a time
+        monkeypatch.setattr("pinnfuse.kernels.jets.buffers.SCRATCH_BYTES", 1)  # one tile at a time
     for key, error in errors(pde, net, points, "triton").items():
         assert error <= limit[key], key
 

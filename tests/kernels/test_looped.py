@@ -75,7 +75,7 @@ def test_chunks_an_embedding_and_a_transform(where, small, monkeypatch):
         def forward(self, x):
             return x[:, :1] * self.stack(torch.cat([torch.sin(x[:, :2]), x[:, 1:]], dim=1))
 
-    monkeypatch.setattr("pinnfuse.kernels.jets.runner.SCRATCH_BYTES", 1)  # one tile at a time
+    monkeypatch.setattr("pinnfuse.kernels.jets.buffers.SCRATCH_BYTES", 1)  # one tile at a time
     check(PDES["heat"], Net(), torch.rand(70, 5, device=where))
 
 

@@ -33,7 +33,7 @@ def test_output_transforms(name, tiles, where, monkeypatch):
     stack = mlp(len(pde.coordinates), [20, 20], len(pde.fields), nn.Tanh)
     net = OutputTransform(stack, TRANSFORMS[name], pde.fields, pde.coordinates)
     if tiles:
-        monkeypatch.setattr("pinnfuse.kernels.jets.runner.SCRATCH_BYTES", 1)  # one tile at a time
+        monkeypatch.setattr("pinnfuse.kernels.jets.buffers.SCRATCH_BYTES", 1)  # one tile at a time
     check(pde, net, torch.rand(70, len(pde.coordinates), device=where) - 0.3)
 
 

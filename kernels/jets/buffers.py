@@ -1,0 +1,71 @@
+"""Memory of one call: how many points go through together, and what is kept of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from pinnfuse.jets.engine import bytes_per_point
+from pinnfuse.jets.program import Program
+from pinnfuse.kernels.jets.sums import multiprocessors
+
+if TYPE_CHECKING:
+    from pinnfuse.kernels.jets.runner import TritonEngine
+
+SCRATCH_BYTES = 2 * 2**30
+"""Most memory for the jets of a chunk of points, whatever a configuration says."""
+
+
+@dataclass
+class Buffers:
+    """Jets a and adjoints z of hidden layers for one chunk, scales, saved z of the activations, partial sums.
+
+    Adjoints of every layer, or of two that take turns where the engine is `layered`.
+    """
+
+    a: Tensor
+    z: Tensor
+    a_scale: Tensor
+    z_scale: Tensor
+    saved: Tensor
+    sums: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, engine: TritonEngine, count: int, like: Tensor, split: int) -> Buffers:
+        layers, channels, rows = engine.stack.hidden + 1, len(engine.space), engine.config.rows
+        adjoints = 2 if engine.layered else layers
+        tiles = -(-min(count, engine.chunk) // rows)
+        half = torch.float16 if engine.parts else like.dtype
+        numbers = channels * tiles * rows * engine.width
+        size, scales = max(engine.parts, 1) * numbers, channels * tiles * (engine.width // engine.config.block)
+        return cls(
+            torch.empty(layers, size, dtype=half, device=like.device),
+            torch.empty(adjoints, size, dtype=half, device=like.device),
+            like.new_empty(layers, scales),
+            like.new_empty(adjoints, scales),
+            like.new_empty(layers, numbers if engine.saves else 1),
+            like.new_empty(tiles, engine.columns),
+            like.new_empty(split, engine.stack.hidden, engine.width, engine.width),
+        )
+
+
+def points_of_a_chunk(engine: TritonEngine, given: Program | None) -> int:
+    """As many whole tiles as `scratch` holds, at least one; `given` are jets that an output transform reads."""
+    c, space, stack = engine.config, engine.space, engine.stack
+    item = engine.network.first.element_size()
+    layers = stack.hidden + 1
+    kept = (layers + (2 if engine.layered else layers)) * (2 * engine.parts or item) + layers * engine.saves * item
+    per_point = len(space) * engine.width * kept
+    if stack.head is not None and engine.head is not None:
+        per_point += bytes_per_point(stack.head, space, item) + 2 * len(space) * engine.width * item
+    per_point += bytes_per_point(given, space, item) if given is not None else 0
+    tiles = max(1, min(c.scratch, SCRATCH_BYTES) // per_point // c.rows)
+    if c.thrifty and engine.hopper:  # chunks that every program takes an equal part of
+        device = engine.network.first.device
+        wave = max(1, c.resident * multiprocessors(device) // (1 if engine.chained else engine.width // 64))
+        tiles = max(tiles // wave * wave, min(tiles, wave))
+    return tiles * c.rows

@@ -1,0 +1,85 @@
+"""What the generated Hopper kernels say, run on a CPU by a stand-in for Gluon."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from pinnfuse.jets.plan import plan
+from pinnfuse.kernels.jets import config, fused, runner
+from pinnfuse.kernels.jets.hopper import generate_hopper
+from pinnfuse.kernels.jets.hopper_fused import generate_fused
+from pinnfuse.kernels.jets.hopper_looped import generate_hopper_looped, loops_on_hopper
+from pinnfuse.kernels.jets.looped import loops
+
+from . import gluon  # noqa: TID251 - this folder, not the library's
+from .cases import PDES, errors, mlp  # noqa: TID251 - this folder, not the library's
+from .test_looped import PDES as MANY  # noqa: TID251
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels themselves run here")
+
+
+@pytest.fixture
+def standing_in(monkeypatch):
+    """Every engine takes the Hopper kernels; `launch` changes their configuration. Counts the modules made."""
+    made = []
+
+    def module(spec, ring=False, lean=False):
+        text = generate_hopper_looped(spec) if loops(spec.space) else generate_hopper(spec, ring, lean)
+        made.append(text)
+        return gluon.module(text)
+
+    def launch(**changes):
+        old = config.launch
+        monkeypatch.setattr(config, "launch", lambda *a: replace(old(*a), rows=64, block=64, **changes))
+
+    def one_kernel(spec, lean=False):
+        made.append(generate_fused(spec, lean))
+        return gluon.module(made[-1])
+
+    monkeypatch.setattr(runner, "hopper_module", module)
+    monkeypatch.setattr(fused, "module", one_kernel)
+    monkeypatch.setattr(config, "hopper", lambda *a: True)
+    launch(fused=False)
+    return launch, made
+
+
+def check(pde, net, n):
+    points = torch.rand(n, len(pde.coordinates), generator=torch.Generator().manual_seed(0))
+    eager = errors(pde, net, points, "autograd")
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= max(3e-6, 10 * eager[key]), key
+
+
+@pytest.mark.parametrize(("name", "width", "activation"), [("poisson", 100, nn.Tanh), ("heat", 64, nn.Sigmoid)])
+def test_a_loop_over_tangents(name, width, activation, standing_in, monkeypatch):
+    monkeypatch.setattr("pinnfuse.kernels.jets.looped.LOOPED_FROM", 3)
+    launch, made = standing_in
+    launch(ring=(4, 3))
+    pde = MANY[name]
+    net = mlp(len(pde.coordinates), [width] * (2 if width > 64 else 3), 1, activation)
+    assert loops_on_hopper(plan(pde).space, ("tanh",))
+    check(pde, net, 70)
+    assert made and "fetch_backward" in made[0]
+
+
+@pytest.mark.parametrize(("ring", "lean"), [((1, 1), False), ((4, 3), True)])
+def test_a_layer_at_a_time(ring, lean, standing_in):
+    launch, made = standing_in
+    launch(ring=ring, lean=lean)
+    check(PDES["burgers"], mlp(2, [128] * 2, 1, nn.Tanh), 70)
+    assert lean == any("opaque_zero(tile, kb)" in text for text in made)
+
+
+def test_chained_layers(standing_in):
+    check(PDES["kdv"], mlp(2, [64] * 3, 1, nn.SiLU), 20)
+    assert "stack_forward_kernel" in standing_in[1][0]
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_one_kernel(lean, standing_in):
+    launch, made = standing_in
+    launch(fused=True, lean=lean)
+    check(PDES["burgers"], mlp(2, [64] * 3, 1, nn.Tanh), 70)
+    assert any("fused_kernel" in text for text in made)
