@@ -183,6 +183,15 @@ def test_the_list_shows_tasks():
     assert "darcy" in text and "gray_scott" in text and "U-Net" in text and "centring" in text
 
 
+@pytest.mark.parametrize("model", ["fno", "unet"])
+def test_help_is_plain_text_and_shows_every_option(model):
+    text = cli.make_parser("burgers", model=model).format_help()
+    assert "$" not in text and "\\" not in text and "Source" not in text
+    for option in ("--data", "--options.ahead", "--network.width", "--training.physics_weight"):
+        assert option in text
+    assert "Share of the training samples" in text
+
+
 @pytest.mark.gpu
 def test_a_run_on_a_card_measures_eager_physics(tmp_path):
     arguments = command("navier_stokes", tmp_path / "run", "--accelerator", "gpu", "--record.speedup_steps", "3")
