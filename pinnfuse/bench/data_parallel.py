@@ -70,7 +70,7 @@ CASES = (
     Case("adam", precision="float32"),
     Case("adam", even=False, clip=0.1),
     Case("adam", 3, point_weights="causal", even=False),
-    Case("adam", precision="float32", point_weights="causal"),
+    Case("adam", 3, precision="float32", point_weights="causal"),
     Case("adam", 3, point_weights="attention", even=False),
     Case("adam", 3, point_weights="self_adaptive", even=False),
     Case("soap", 2),
@@ -89,12 +89,12 @@ def part_of(points: int, even: bool) -> slice:
     return slice(first, end)
 
 
-def steps_of(case: Case, points: int, width: int, device: torch.device) -> dict[str, Any]:
-    """Losses before each step [steps] and parameters after them [n], float64 on the CPU; what is held by this rank."""
+def setting(case: Case, points: int, width: int, device: torch.device) -> tuple[nn.Module, ProblemLoss, Batch]:
+    """Network, loss, and the points of this process of a case."""
     problem, dtype = problems.get("schrodinger"), getattr(torch, case.precision)
     net, loss = _network(width, 3).to(device, dtype), ProblemLoss(problem, weights=WEIGHTS, conditions=_kept(problem))
     data = CollocationDataModule(problem, TrainingSpec(interior=points, boundary=points // 4, precision="float64"))
-    batch = {}
+    batch = Batch()
     for name in (INTERIOR, *loss.names):
         drawn = data.draw(0)[name]
         own = part_of(len(drawn.points), case.even)
@@ -111,13 +111,18 @@ def steps_of(case: Case, points: int, width: int, device: torch.device) -> dict[
                 "self_adaptive": lambda: SelfAdaptive(held),
             }[case.point_weights](),
         )
-    loss.to(device, dtype)
+    return net, loss.to(device, dtype), batch
+
+
+def steps_of(case: Case, points: int, width: int, device: torch.device) -> dict[str, Any]:
+    """Losses before each step [steps], parameters after them [n], and how many interior points this process holds."""
+    net, loss, batch = setting(case, points, width, device)
     phase = Phase(case.optimizer, case.steps + 1, clip=case.clip)
     optimizer = PhasedOptimizer([*net.parameters(), *loss.parameters()], [phase], announces_changes=True)
     stepper = Stepper(net, loss, optimizer, Tensor.backward)
-    losses = [stepper.step(optimizer, Batch(batch), k)[0].item() for k in range(case.steps)]
+    losses = [stepper.step(optimizer, batch, k)[0].item() for k in range(case.steps)]
     parameters = torch.cat([p.detach().flatten() for p in net.parameters()]).double().cpu().numpy()
-    return {"losses": losses, "parameters": parameters, "points": held}
+    return {"losses": losses, "parameters": parameters, "points": len(batch[INTERIOR].points)}
 
 
 def _kept(problem: problems.Problem) -> list[problems.Condition]:

@@ -9,13 +9,36 @@ import pytest
 import torch
 
 from pinnfuse import parallel
-from pinnfuse.bench.data_parallel import CASES, disagreement, steps_of
+from pinnfuse.bench.data_parallel import CASES, Case, disagreement, setting, steps_of
+from pinnfuse.callbacks import LossBalancing
+from pinnfuse.models.stepping import _weighed
 
 CPU = torch.device("cpu")
 
 
+class Module:
+    """What `LossBalancing` asks."""
+
+    def __init__(self, net, loss):
+        self.net, self.loss, self.parameters = net, loss, net.parameters
+
+    def loss_terms(self, batch):
+        return self.loss.separate(self.net, batch)
+
+    def term_kernels(self, batch):
+        return self.loss.kernels(self.net, batch, list(self.parameters()))
+
+
+def measures():
+    """What the schemes of balancing see of points that are split unevenly."""
+    net, loss, batch = setting(Case(even=False), 96, 8, CPU)
+    module, batch = Module(net, loss), _weighed(batch)
+    found = {scheme: LossBalancing(scheme)._measure(module, batch) for scheme in ("gradient_norm", "ntk", "relobralo")}
+    return {scheme: {name: value.item() for name, value in measure.items()} for scheme, measure in found.items()}
+
+
 def battery():
-    return {case.name: steps_of(case, 96, 8, CPU) for case in CASES}
+    return {case.name: steps_of(case, 96, 8, CPU) for case in CASES} | {"measures": measures()}
 
 
 def enter(rank, size, port, queue):
@@ -66,3 +89,7 @@ def test_steps_do_not_depend_on_the_number_of_processes(size):
             assert (results[case.name]["parameters"] == many[0][case.name]["parameters"]).all()
         found = disagreement(one[case.name], many[0][case.name])
         assert max(found.values()) <= case.tolerance, (case.name, found)
+    for scheme, values in one["measures"].items():
+        assert values.keys() == {"real", "imaginary", "initial"}
+        assert many[0]["measures"][scheme] == pytest.approx(values, rel=1e-12), scheme
+        assert many[1]["measures"] == many[0]["measures"]
