@@ -60,7 +60,9 @@ def _parser() -> ArgumentParser:
     )
     verify.add_argument("--quick", action="store_true", help="fewer points")
     verify.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
-    verify.add_argument("--part", choices=["all", "networks", "grid"], default="all", help="what to compare")
+    verify.add_argument(
+        "--part", choices=["all", "networks", "grid", "physarum"], default="all", help="what to compare"
+    )
     verify.add_argument("--json", action="store_true", help="the rows for programs")
     commands.add_subcommand("verify", verify, help="every PDE, network, operator and backend against float64")
 
@@ -111,13 +113,15 @@ def _doctor(options: Namespace) -> int:
 
 
 def _verify(options: Namespace) -> int:
-    from pinnfuse.verification import OperatorRow, Row, run, run_operators, show, show_operators, summary
+    from pinnfuse.verification import OperatorRow, Row, run, run_operators, run_physarum, show, show_operators, summary
 
     device = _device(options.device)
     console = _console(stderr=options.json)
     with console.status("comparing with float64") as status:
-        rows = run(device, options.quick, lambda text: status.update(text)) if options.part != "grid" else []
-        fields = run_operators(device, options.quick, status.update) if options.part != "networks" else []
+        wanted = {"networks", "grid", "physarum"} if options.part == "all" else {options.part}
+        rows = run(device, options.quick, lambda text: status.update(text)) if "networks" in wanted else []
+        fields = run_operators(device, options.quick, status.update) if "grid" in wanted else []
+        fields += run_physarum(device, options.quick, status.update) if "physarum" in wanted else []
     both: list[Row | OperatorRow] = [*rows, *fields]
     if options.json:
         Console(soft_wrap=True).print_json(data=[row.as_dict() for row in both])

@@ -2,6 +2,7 @@
 
 from pinnfuse.verification.compare import Comparison, allowed, relative
 from pinnfuse.verification.operators import OperatorRow, run_operators, show_operators
+from pinnfuse.verification.physarum import run_physarum
 from pinnfuse.verification.runner import Row, run
 from pinnfuse.verification.table import show, summary
 
@@ -13,6 +14,7 @@ __all__ = [
     "relative",
     "run",
     "run_operators",
+    "run_physarum",
     "show",
     "show_operators",
     "summary",

@@ -104,3 +104,25 @@ def test_a_wrong_operator_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(verification.operators, "OPERATORS", {"gradient": entry})
     assert main(["verify", "--quick", "--part", "grid", "--device", "cpu"]) == 0
     assert "0 failed" in capsys.readouterr().out
+
+
+def test_physarum_is_compared_and_a_wrong_stage_is_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pinnfuse.simulation.physarum import stages
+
+    command = ["verify", "--quick", "--json", "--device", "cpu", "--part", "physarum"]
+    assert main(command) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["status"] for row in rows if row["backend"] == "torch"} == {"ok"}
+    assert {row["operator"] for row in rows} == {"physarum", "physarum, sum"}
+    true = stages.diffuse_and_decay
+
+    def leaky(colony) -> None:
+        true(colony)
+        colony.fields[1 - colony.now].mul_(1 - 2e-2)
+
+    monkeypatch.setattr(stages, "diffuse_and_decay", leaky)
+    assert main(command) == 1
+    failed = {row["operator"] for row in json.loads(capsys.readouterr().out) if row["status"] == "failed"}
+    assert failed == {"physarum, sum"}  # the same stage on both sides

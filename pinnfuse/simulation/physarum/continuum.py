@@ -2,7 +2,7 @@ r"""Physarum as a continuum: density of agents and field, averaged over blocks o
 
     c_t = diffusion \Delta c - decay c + production rho,     rho_t = mobility \Delta rho - attraction div(rho grad c)
 
-Keller and Segel's chemotaxis in its minimal form. The first equation is what a step multiplies smooth fields by, written as rates:
+Keller and Segel's chemotaxis in its minimal form. The first equation is what a step does to smooth fields, as rates:
 diffusion = share / 3 (the variance of a 3 x 3 mean is 2/3 cell^2 along each axis), decay = -ln(1 - decay of a step),
 production = deposit x (1 - decay of a step) x their ratio; the simulator's deposits diffuse within their step, which it
 leaves out. The second is a model: agents have a heading, which it does not know.
@@ -82,8 +82,8 @@ def rollout(sim: Physarum, levels: int, every: int, coarse: int) -> Tensor:
         raise ValueError(f"rollout: needs one species; got {sim.colony.species}. Use species=1.")
     if min(levels, every, coarse) < 1 or height % coarse or width % coarse:
         raise ValueError(
-            f"rollout: `levels`, `every`, `coarse` must be >= 1, the sides {height} x {width} multiples of `coarse`; got "
-            f"{levels}, {every}, {coarse}. Choose a divisor of both sides."
+            f"rollout: `levels`, `every`, `coarse` must be >= 1, the sides {height} x {width} multiples of `coarse`; "
+            f"got {levels}, {every}, {coarse}. Choose a divisor of both sides."
         )
     found = []
     for level in range(levels):
