@@ -50,6 +50,7 @@ class GridSurrogate(RecordedModule):
     output: Tensor
     residual_scale: Tensor
     calibrated: Tensor
+    positions: Tensor
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class GridSurrogate(RecordedModule):
         ):
             self.register_buffer(name, torch.full((size,), value))
         self.register_buffer("calibrated", torch.tensor(False))
+        self.register_buffer("positions", task.positions(torch.zeros((), dtype=torch.float64)), persistent=False)
         self.metrics = nn.ModuleDict({field: MeanMetric() for field in task.fields})
         self.physics_metric = MeanMetric()
         self.to(getattr(torch, self.training_spec.precision))
@@ -93,9 +95,8 @@ class GridSurrogate(RecordedModule):
     def _predict(self, net: nn.Module, inputs: Tensor) -> Tensor:
         space = (1,) * len(self.task.shape)
         channels = (self.task.encode(inputs) - self.mean.view(-1, *space)) / self.spread.view(-1, *space)
-        positions = self.task.positions(channels)
-        if len(positions):
-            channels = torch.cat([channels, positions.expand(len(channels), *positions.shape)], dim=1)
+        if len(self.positions):
+            channels = torch.cat([channels, self.positions.expand(len(channels), *self.positions.shape)], dim=1)
         return self.task.decode(inputs, net(channels) * self.output.view(-1, *space))
 
     def calibrate(self, inputs: Tensor) -> None:

@@ -1,5 +1,6 @@
 import dataclasses
 import math
+import re
 
 import pytest
 import torch
@@ -167,3 +168,21 @@ def test_a_loss_that_is_not_finite_stops_the_run(burgers):
     trainer = Trainer(**trainer_options(20, 5, 20, "cpu"), logger=False, enable_progress_bar=False)
     with pytest.raises(NonFiniteLoss, match="not finite at step 1"):
         trainer.fit(module, data)
+
+
+def test_the_example_of_the_docs_runs(root):
+    text = (root / "docs" / "surrogates.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    small = {
+        'get("burgers", nu=0.02)': 'get("burgers", nu=0.05, points=16, levels=50)',
+        "GridDataModule(task)": "GridDataModule(task, SurrogateSpec(samples=4, held_out=2, batch=2))",
+        "max_steps=1000": "max_steps=2, enable_progress_bar=False",
+        "steps=200": "steps=2",
+    }
+    for there, here in small.items():
+        assert there in code
+        code = code.replace(there, here)
+    names = {"SurrogateSpec": SurrogateSpec}
+    exec(compile(code, "surrogates.md", "exec"), names)
+    assert names["window"].shape == names["targets"].shape == (2, 5, 1, 16)
+    assert names["levels"].shape == (2, 50, 1, 16) and len(names["tuned"].physics) == 3
