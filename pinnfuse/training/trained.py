@@ -31,8 +31,9 @@ def trained(folder: str | Path, **options: Any) -> tuple[Problem, nn.Module]:
         ValueError: there is no checkpoint, or it belongs to another problem.
     """
     folder = Path(folder)
-    config = cli.load(folder / "config.yaml")
-    problem = problems.get(config.pde, config.problem, **{**config.options, **options})
+    moved = [f"--options.{name}={value}" for name, value in options.items()]
+    config = cli.parse(["--config", str(folder / "config.yaml"), *moved])
+    problem = problems.get(config.pde, config.problem, **config.options)
     if config.training.windows == 1:
         return problem, _network(problem, config, folder)
     ends = edges(problem, config.training.windows)
