@@ -215,11 +215,8 @@ class _System:
         ends = parallel.total(counts).cumsum(0).long().tolist()
         if ends[-1] < parameters:
             assert self.jacobian is not None
-            place = slice(ends[parallel.rank()] - rows, ends[parallel.rank()])
-            all_rows = own.new_zeros(ends[-1], parameters + 1)
-            all_rows[place, :-1], all_rows[place, -1] = self.jacobian, self.residuals
-            all_rows = parallel.total(all_rows) / math.sqrt(parallel.size())
-            self.jacobian, self.residuals = all_rows[:, :-1], all_rows[:, -1]
+            self.place, self.rows = slice(ends[parallel.rank()] - rows, ends[parallel.rank()]), ends[-1]
+            self.jacobian, self.residuals = self._collected(self.jacobian), self._collected(self.residuals)
             return
         if self.matrix is None:
             assert self.jacobian is not None
@@ -227,6 +224,14 @@ class _System:
             self.gradient, self.loss = self.residuals @ self.jacobian, self.residuals @ self.residuals
             self.jacobian = None
         parallel.mean_([self.matrix, self.gradient, self.loss])
+
+    def _collected(self, own: Tensor) -> Tensor:
+        """The rows of all ranks, over the root of their number."""
+        if parallel.size() == 1:
+            return own
+        everything = own.new_zeros(self.rows, *own.shape[1:])
+        everything[self.place] = own
+        return parallel.total(everything) / math.sqrt(parallel.size())
 
     def _add(self, r: Tensor, jacobian: Tensor) -> None:
         """Of the matrix only the lower blocks, 5/8 of the work: Cholesky reads no others."""
@@ -250,15 +255,13 @@ class _System:
 
     def correction(self, step: Tensor, ahead: Tensor) -> Tensor:
         """The a of the last `solve`'s step from the residuals at x + _AHEAD step; zero where it cannot be trusted."""
-        if self.jacobian is not None and parallel.size() > 1:  # `ahead` holds the rows of this rank only
-            return torch.zeros_like(step)
         parts = zip(self.chunks, ahead.split([len(r) for r, _ in self.chunks]), strict=True)
         second = [(2 / _AHEAD) * ((there - r) / _AHEAD - jacobian @ step) for (r, jacobian), there in parts]
         if self.jacobian is None:
             right = torch.stack([s @ jacobian for s, (_, jacobian) in zip(second, self.chunks, strict=True)]).sum(0)
             parallel.mean_([right])
         else:
-            right = torch.cat(second)
+            right = self._collected(torch.cat(second))
         a = -0.5 * self._inverse(right)
         return torch.where(2 * a.norm() <= _LARGEST * step.norm(), a, torch.zeros_like(a))
 

@@ -37,8 +37,12 @@ def measures():
     return {scheme: {name: value.item() for name, value in measure.items()} for scheme, measure in found.items()}
 
 
+FEW_ROWS = "gauss_newton with fewer rows than columns"
+
+
 def battery():
-    return {case.name: steps_of(case, 96, 8, CPU) for case in CASES} | {"measures": measures()}
+    few_rows = steps_of(Case("gauss_newton", 2, even=False), 96, 16, CPU)
+    return {case.name: steps_of(case, 96, 8, CPU) for case in CASES} | {"measures": measures(), FEW_ROWS: few_rows}
 
 
 def enter(rank, size, port, queue):
@@ -89,6 +93,8 @@ def test_steps_do_not_depend_on_the_number_of_processes(size):
             assert (results[case.name]["parameters"] == many[0][case.name]["parameters"]).all()
         found = disagreement(one[case.name], many[0][case.name])
         assert max(found.values()) <= case.tolerance, (case.name, found)
+    found = disagreement(one[FEW_ROWS], many[0][FEW_ROWS])
+    assert max(found.values()) <= 1e-12, found
     for scheme, values in one["measures"].items():
         assert values.keys() == {"real", "imaginary", "initial"}
         assert many[0]["measures"][scheme] == pytest.approx(values, rel=1e-12), scheme
