@@ -30,12 +30,15 @@ Adjoint: l_m = sum_t s_t (g_{m+1-t} - g_{m+t}) / h is what face m receives, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from pinnfuse.kernels.grid.flow import Flow
 
 AXES = "xyz"
-LINES = "p, n, sf, sc, tf_ptr, tc_ptr, inv_h, MODE: tl.constexpr, ACC: tl.constexpr"
+LINES = "p, n, sf, sc, on, tf_ptr, tc_ptr, inv_h, MODE: tl.constexpr, ACC: tl.constexpr"
+INSIDE, MASKED, PERIODIC, WALLS, GHOST = range(5)
+"""Of `pinnfuse.kernels.grid.fluxes`."""
 
 
 def generate(flow: Flow) -> str:
@@ -53,7 +56,7 @@ def _head(flow: Flow) -> str:
 import triton
 import triton.language as tl
 from pinnfuse.kernels.grid.fluxes import (  # noqa: F401
-    by_sign, fold, negative, positive, read, read_zero, van_leer, van_leer_slopes, weno5, weno5_slopes,
+    by_sign, fold, ghost, negative, positive, read, read_zero, van_leer, van_leer_slopes, weno5, weno5_slopes,
 )
 from pinnfuse.kernels.grid.primitives import position
 '''
@@ -72,12 +75,27 @@ def _taps(flow: Flow, array: str, first: int, last: int, ghosts: bool = True) ->
     count = {"f": flow.count_f, "c": flow.count_c}.get(array, 0)
     lines = []
     for t in range(first, last + 1):
-        if ghosts:
-            call = f"read({array}_line, {_at(t)}, n, s{array}, t{array}_ptr, {flow.depth}, {count}, MODE, ACC)"
-        else:
-            call = f"read_zero({array}_line, {_at(t)}, n, s{array}, MODE, ACC)"
-        lines.append(f"{_name(array, t)} = {call}")
-    return lines
+        if not ghosts:
+            lines.append(f"{_name(array, t)} = read_zero({array}_line, {_at(t)}, n, s{array}, on, MODE, ACC)")
+            continue
+        where = f"n, s{array}, on, t{array}_ptr, {flow.depth}, {count}, MODE, ACC"
+        lines.append(f"{_name(array, t)} = read({array}_line, {_at(t)}, {where})")
+    return lines + (_ghosts(flow, array, count, first, last) if ghosts else [])
+
+
+def _ghosts(flow: Flow, array: str, count: int, first: int, last: int) -> list[str]:
+    """Beside walls, points outside take the place of the zeros that were read there."""
+    lines = []
+    for end, reach in ((0, -first), (1, last)):
+        start, turn = ("n - 1", -1) if end else ("0", 1)
+        for k in range(min(flow.depth, reach)):
+            row = f"t{array}_ptr + {(end * flow.depth + k) * (count + 1)}"
+            lines.append(f"    outside = ghost({array}_line, {start}, {turn}, s{array}, on, {row}, {count}, ACC)")
+            for t in range(k + 1, reach + 1):  # p + t is the point k + 1 steps outside
+                name = _name(array, t if end else -t)
+                place = f"n - {t - k}" if end else f"{t - 1 - k}"
+                lines.append(f"    {name} = tl.where(p == {place}, outside, {name})")
+    return [f"if MODE == {WALLS}:", *lines] if lines else []
 
 
 def _sum(weights: Sequence[float], names: Sequence[str]) -> str:
@@ -146,7 +164,7 @@ def _push_lines(flow: Flow) -> list[str]:
     lines = _taps(flow, "f", -r, r)
     results = []
     if flow.form != "conservative":
-        lines += _taps(flow, "c", 0, 0, ghosts=flow.form == "skew")
+        lines += _taps(flow, "c", -r, r) if flow.form == "skew" else _taps(flow, "c", 0, 0, ghosts=False)
         if not flow.split:
             lines.append(f"advective = c_0 * {_difference(flow, 'f')}")
         elif flow.weights:
@@ -159,7 +177,7 @@ def _push_lines(flow: Flow) -> list[str]:
             lines.append(f"advective = tl.abs(c_0) * {_difference(flow, 's')}")
         results.append("advective")
     if flow.form != "advective":
-        lines += [line for line in _taps(flow, "c", -r, r) if line not in lines]
+        lines += _taps(flow, "c", -r, r) if flow.form == "conservative" else []
         lines += _products(flow, -r, r)
         lines.append(f"conservative = {_difference(flow, 'a')}")
         if flow.split:
@@ -201,7 +219,8 @@ def _pull_f(flow: Flow) -> str:
         lines = _taps(flow, "g", -r, r, ghosts=False)
         lines.append("total = tl.zeros_like(g_0)")
         if flow.form != "advective":
-            lines += _taps(flow, "c", -wide, wide) + (_taps(flow, "f", -wide, wide) if wide else [])
+            span = max(wide, r) if flow.form == "skew" else wide
+            lines += _taps(flow, "c", -span, span) + (_taps(flow, "f", -wide, wide) if wide else [])
             lines += _products(flow, -wide, wide) if wide else []
             lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", "a", False)]
             lines.append(f"total += {'positive(c_0)' if flow.split else 'c_0'} * got")
@@ -209,10 +228,8 @@ def _pull_f(flow: Flow) -> str:
                 lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", "b", True)]
                 lines.append("total += negative(c_0) * got")
         if flow.form != "conservative":
-            known = "\n".join(lines)
-            lines += [x for x in _taps(flow, "c", -r, r, flow.form == "skew") if x.split(" = ")[0] + " = " not in known]
-            if wide and flow.form == "advective":
-                lines += _taps(flow, "f", -wide, wide)
+            if flow.form == "advective":
+                lines += _taps(flow, "c", -r, r, ghosts=False) + (_taps(flow, "f", -wide, wide) if wide else [])
             lines += _row_products(flow, -r, r)
             lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "i", "f", False)]
             if flow.split:
@@ -336,16 +353,14 @@ def _kernel(
         lines.append(f"    {array}_ptr += b * {array}b")
     lines += [f"    h{a} = tl.load(w_ptr + {a})" for a in range(flow.dimension)]
     lines.append("    x0, y0 = tl.program_id(0) % tiles_x * BX, tl.program_id(0) // tiles_x % tiles_y * BY")
-    tests = []
-    for a in range(min(2, flow.dimension)):
+    for a in range(flow.dimension):
         m, s = flow.margin(a, backward), AXES[a]
-        tests.append(f"({s}0 >= {m}) & ({s}0 + B{s.upper()} <= n{s} - {m})")
+        size = f"B{s.upper()}" if a < 2 else "1"
+        lines.append(f"    in_{s} = ({s}0 >= {m}) & ({s}0 + {size} <= n{s} - {m})")
     if flow.dimension == 1:
-        tests.append("(y0 + BY <= ny)")
-    if flow.dimension == 3:
-        m = flow.margin(2, backward)
-        tests.append(f"(z0 >= {m}) & (z0 < nz - {m})")
-    return [*lines, f"    if {' & '.join(tests)}:"]
+        lines.append("    in_y = y0 + BY <= ny")  # of the batch
+    lines.append("    live = (x < nx) & (y < ny)")
+    return [*lines, f"    if {' & '.join(f'in_{s}' for s in AXES[: max(2, flow.dimension)])}:"]
 
 
 def _line(array: str, axis: int, dimension: int, component: bool) -> str:
@@ -369,6 +384,7 @@ def _arguments(flow: Flow, axis: int, mode: int, gradient: bool, place: str | No
             f"n{s}",
             f"f{s}",
             f"c{s}",
+            _on(axis, d),
             f"w_ptr + {flow.table(axis, False)}",
             f"w_ptr + {flow.table(axis, True)}",
             f"h{axis}",
@@ -378,12 +394,19 @@ def _arguments(flow: Flow, axis: int, mode: int, gradient: bool, place: str | No
     )
 
 
-def _mode(flow: Flow, axis: int, edge: bool) -> int:
-    return (1 if flow.periodic[axis] else 2) if edge else 0
+def _on(axis: int, dimension: int) -> str:
+    """Which lines along an axis are there."""
+    return {0: "y < ny", 1: "x < nx", 2: "live"}[axis]
 
 
-def _edge_head() -> list[str]:
-    return ["live = (x < nx) & (y < ny)", "x, y = tl.minimum(x, nx - 1), tl.minimum(y, ny - 1)"]
+def _ended(flow: Flow, axis: int) -> int:
+    return PERIODIC if flow.periodic[axis] else WALLS
+
+
+def _by_place(flow: Flow, axis: int, lines: Callable[[int], list[str]]) -> list[str]:
+    """In a tile at an edge: what to do where an end of this axis is near, and where none is."""
+    inner, outer = (["    " + line for line in lines(mode)] for mode in (MASKED, _ended(flow, axis)))
+    return [f"if in_{AXES[axis]}:", *inner, "else:", *outer]
 
 
 def _point(array: str, component: int | None = None) -> str:
@@ -393,12 +416,15 @@ def _point(array: str, component: int | None = None) -> str:
 
 def _forward(flow: Flow) -> str:
     lines = _kernel(flow, "forward_kernel", ["o_ptr", "f_ptr", "c_ptr", "w_ptr"], ["o", "f", "c"], "", False)
+
+    def pushed(axis: int, mode: int) -> list[str]:
+        return [f"total {'+' if axis else ''}= push({_arguments(flow, axis, mode, False)})"]
+
     for edge in (False, True):
-        body = _edge_head() if edge else []
-        body.append(f"to = {_point('o')}")
-        calls = [f"push({_arguments(flow, a, _mode(flow, a, edge), False)})" for a in range(flow.dimension)]
-        body += [f"total = {calls[0]}", *(f"total += {call}" for call in calls[1:])]
-        body.append("tl.store(to, total, mask=live)" if edge else "tl.store(to, total)")
+        body = []
+        for a in range(flow.dimension):
+            body += _by_place(flow, a, partial(pushed, a)) if edge else pushed(a, INSIDE)
+        body.append(f"tl.store({_point('o')}, total{', mask=live' if edge else ''})")
         lines += (["    else:"] if edge else []) + ["        " + line for line in body]
     return "\n".join(lines) + "\n"
 
@@ -410,9 +436,8 @@ def _backward(flow: Flow) -> str:
     flags = "NEED_F: tl.constexpr, NEED_C: tl.constexpr"
     lines = _kernel(flow, "backward_kernel", pointers, arrays, flags, True)
     for edge in (False, True):
-        body = _edge_head() if edge else []
         mask = ", mask=live" if edge else ""
-        body.append("if NEED_F:")
+        body = ["if NEED_F:"]
         body += ["    " + line for line in _pulled(flow, "pull_f", range(flow.dimension), edge)]
         body.append(f"    tl.store({_point('d')}, total{mask})")
         body.append("if NEED_C:")
@@ -430,25 +455,34 @@ def _backward(flow: Flow) -> str:
 def _pulled(flow: Flow, pull: str, axes: Sequence[int], edge: bool) -> list[str]:
     """total = what the point receives along the axes, through ghost points too."""
     lines = []
-    coefficient = pull == "pull_c"
-    count = flow.count_c if coefficient else flow.count_f
     for k, a in enumerate(axes):
-        mode = _mode(flow, a, edge)
-        lines.append(f"total {'+' if k else ''}= {pull}({_arguments(flow, a, mode, True)})")
-        if mode != 2 or (coefficient and flow.form == "advective"):
-            continue
-        s, table = AXES[a], f"w_ptr + {flow.table(a, coefficient)}"
-        origin = f"{s}0"
-        for end in (0, 1):
-            if end == 0:
-                near, place = f"{origin} < {count}", "tl.zeros([1, 1], tl.int32) - 1 - k"
-            else:
-                size = f"B{s.upper()}" if a < 2 else "1"
-                near, place = f"{origin} + {size} > n{s} - {count}", f"tl.zeros([1, 1], tl.int32) + n{s} + k"
-            lines += [
-                f"if {near}:  # what ghost points received",
-                f"    for k in range({flow.depth}):",
-                f"        got = {pull}({_arguments(flow, a, mode, True, place)})",
-                f"        total += fold({s}, n{s}, k, {end}, {table}, {flow.depth}, {count}) * got",
-            ]
+
+        def pulled(mode: int, axis: int = a, first: bool = k == 0) -> list[str]:
+            one = [f"total {'' if first else '+'}= {pull}({_arguments(flow, axis, mode, True)})"]
+            return one + (_from_ghosts(flow, pull, axis) if mode == WALLS else [])
+
+        lines += _by_place(flow, a, pulled) if edge else pulled(INSIDE)
+    return lines
+
+
+def _from_ghosts(flow: Flow, pull: str, axis: int) -> list[str]:
+    """What ghost points received, weighted as they were extrapolated."""
+    coefficient = pull == "pull_c"
+    if coefficient and flow.form == "advective":
+        return []
+    count = flow.count_c if coefficient else flow.count_f
+    s, table = AXES[axis], f"w_ptr + {flow.table(axis, coefficient)}"
+    size = f"B{s.upper()}" if axis < 2 else "1"
+    ends = (
+        (f"{s}0 < {count}", "tl.zeros([1, 1], tl.int32) - 1 - k"),
+        (f"{s}0 + {size} > n{s} - {count}", f"tl.zeros([1, 1], tl.int32) + n{s} + k"),
+    )
+    lines = []
+    for end, (near, place) in enumerate(ends):
+        lines += [
+            f"if {near}:  # what ghost points received",
+            f"    for k in range({flow.depth}):",
+            f"        got = {pull}({_arguments(flow, axis, GHOST, True, place)})",
+            f"        total += fold({s}, n{s}, k, {end}, {table}, {flow.depth}, {count}) * got",
+        ]
     return lines

@@ -12,46 +12,65 @@ WENO5 of Jiang and Shu: q = sum_k w_k p_k with w_k = A_k / sum A, A_k = d_k / (e
 import triton
 import triton.language as tl
 
-INSIDE = tl.constexpr(0)
-PERIODIC = tl.constexpr(1)
-WALLS = tl.constexpr(2)
+INSIDE = tl.constexpr(0)  # a tile away from all ends
+MASKED = tl.constexpr(1)  # away from the ends of this axis
+PERIODIC = tl.constexpr(2)
+WALLS = tl.constexpr(3)
+GHOST = tl.constexpr(4)  # at a point outside walls
 
 
 @triton.jit
 def read(
-    line, p, n, step, table_ptr, DEPTH: tl.constexpr, COUNT: tl.constexpr, MODE: tl.constexpr, ACC: tl.constexpr
+    line, p, n, step, on, table_ptr, DEPTH: tl.constexpr, COUNT: tl.constexpr, MODE: tl.constexpr, ACC: tl.constexpr
 ):  # fmt: skip
-    """The value at position p of a line (a pointer, or one per line); points outside walls by their tables.
+    """The value at position p of a line (a pointer, or one per line; `on` says which lines are there).
 
-    A table has a row for each of DEPTH points outside the low end, then the high end: COUNT weights of the points
+    With WALLS 0 outside (the text that calls this puts in what `ghost` gives), with GHOST points outside by their
+    tables: a row for each of DEPTH points outside the low end, then the high end, of COUNT weights of the points
     nearest the end, and the wall's constant. Further outside the value is 0.
     """
     if MODE == INSIDE:
         value = tl.load(line + p * step).to(ACC)
+    elif MODE == MASKED:
+        value = tl.load(line + p * step, mask=on, other=0.0).to(ACC)
     elif MODE == PERIODIC:
         p = tl.where(p < 0, p + n, p)
         p = tl.where(p >= n, p - n, p)
-        value = tl.load(line + p * step).to(ACC)
+        if p.shape[1] > 1:
+            p = tl.max_contiguous(p, [1, p.shape[1]])  # but for the place where it wraps; else lanes are far apart
+        value = tl.load(line + p * step, mask=on & (p < n), other=0.0).to(ACC)
     else:
         inside = (p >= 0) & (p < n)
-        ghost = (p >= -DEPTH) & (p < n + DEPTH) & (inside == 0)
-        value = tl.load(line + p * step, mask=inside, other=0.0).to(ACC)
-        row = table_ptr + tl.where(p < 0, -p - 1, p - n + DEPTH) * (COUNT + 1)
-        first, turn = tl.where(p < 0, 0, n - 1), tl.where(p < 0, 1, -1)
-        value += tl.load(row + COUNT, mask=ghost, other=0.0)
-        for k in tl.static_range(COUNT):
-            weight = tl.load(row + k, mask=ghost, other=0.0)
-            value += weight * tl.load(line + (first + turn * k) * step, mask=ghost, other=0.0).to(ACC)
+        value = tl.load(line + p * step, mask=inside & on, other=0.0).to(ACC)
+        if MODE == GHOST:
+            outside = (p >= -DEPTH) & (p < n + DEPTH) & (inside == 0) & on
+            row = table_ptr + tl.where(p < 0, -p - 1, p - n + DEPTH) * (COUNT + 1)
+            first, turn = tl.where(p < 0, 0, n - 1), tl.where(p < 0, 1, -1)
+            value += tl.load(row + COUNT, mask=outside, other=0.0)
+            for k in range(COUNT):
+                weight = tl.load(row + k, mask=outside, other=0.0)
+                value += weight * tl.load(line + (first + turn * k) * step, mask=outside, other=0.0).to(ACC)
     return value
 
 
 @triton.jit
-def read_zero(line, p, n, step, MODE: tl.constexpr, ACC: tl.constexpr):
+def ghost(
+    line, first, turn, step, on, row_ptr, COUNT: tl.constexpr, ACC: tl.constexpr
+):  # fmt: skip
+    """The value of a point outside an end: a row of the table, applied to the points from `first` on."""
+    value = tl.load(line + first * step, mask=on, other=0.0).to(ACC) * tl.load(row_ptr) + tl.load(row_ptr + COUNT)
+    for k in range(1, COUNT):  # a loop that stays one: registers decide about tiles away from walls too
+        value += tl.load(row_ptr + k) * tl.load(line + (first + turn * k) * step, mask=on, other=0.0).to(ACC)
+    return value
+
+
+@triton.jit
+def read_zero(line, p, n, step, on, MODE: tl.constexpr, ACC: tl.constexpr):
     """The same with 0 outside walls."""
-    if MODE == WALLS:
-        value = tl.load(line + p * step, mask=(p >= 0) & (p < n), other=0.0).to(ACC)
+    if MODE == GHOST:  # noqa: SIM108 - one branch is compiled
+        value = read(line, p, n, step, on, line, 0, 0, WALLS, ACC)
     else:
-        value = read(line, p, n, step, line, 0, 0, MODE, ACC)
+        value = read(line, p, n, step, on, line, 0, 0, MODE, ACC)
     return value
 
 

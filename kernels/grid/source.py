@@ -133,7 +133,7 @@ def _edge(layout: Layout) -> list[str]:
 
 def _edge_periodic(layout: Layout) -> list[str]:
     wrapped = sorted({(a, o) for k in range(len(layout.outputs)) for _, p in layout.points(k) for a, o in enumerate(p)})
-    lines = [f"{AXES[a]}_{_letter(o)} = {_wrapped(a, o)} * i{AXES[a]}" for a, o in wrapped]
+    lines = [f"{AXES[a]}_{_letter(o)} = {_contiguous(a, _wrapped(a, o))} * i{AXES[a]}" for a, o in wrapped]
 
     def load(component: int, offsets: Sequence[int]) -> str:
         places = [f"{AXES[a]}_{_letter(o)}" for a, o in reversed(list(enumerate(offsets)))]
@@ -147,6 +147,12 @@ def _edge_periodic(layout: Layout) -> list[str]:
 def _wrapped(axis: int, offset: int) -> str:
     name = AXES[axis]
     return f"wrap({name} {'-' if offset < 0 else '+'} {abs(offset)}, n{name})" if offset else name
+
+
+def _contiguous(axis: int, place: str) -> str:
+    """Lanes lie side by side along the last axis but for where an end is near. The compiler does not see that through a
+    selection, and lays a warp over several rows."""
+    return f"tl.max_contiguous({place}, [1, BX])" if axis == 0 and not place.isidentifier() else place
 
 
 def _edge_tables(layout: Layout) -> list[str]:
@@ -170,9 +176,11 @@ def _line(k: int, line: Line, table: int, constants: bool) -> list[str]:
     n = f"n{name}"
     lines = [f"row{k} = 0" if line.periodic else f"row{k} = table_row({name}, {n}, {line.lo}, {line.hi})"]
     if not line.periodic:
-        lines.append(f"start{k} = window({name}, {n}, {line.lo}, {line.hi}, {line.reach}, {line.width})")
+        start = f"window({name}, {n}, {line.lo}, {line.hi}, {line.reach}, {line.width})"
+        lines.append(f"start{k} = {_contiguous(line.axis, start)}")
     for j in range(line.width):
-        place = _wrapped(line.axis, line.offsets[j]) if line.periodic else f"(start{k} + {j})"
+        wrapped = _contiguous(line.axis, _wrapped(line.axis, line.offsets[j])) if line.periodic else ""
+        place = wrapped or f"(start{k} + {j})"
         lines.append(f"w{k}_{j} = tl.load(w_ptr + {table + j} + row{k} * {line.width})")
         lines.append(f"i{k}_{j} = {place} * {step}")
     if constants:

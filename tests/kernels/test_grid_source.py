@@ -39,7 +39,7 @@ from pinnfuse.grid.transport import _convection
 from pinnfuse.kernels.grid.offline import resources
 
 capability, boundary, scheme, dtype = json.loads(sys.argv[1])
-grid = Grid("x" if scheme and boundary != "periodic" else "x y", 0.5, boundary=boundary)
+grid = Grid("x" if dtype == "fp64" else "x y", 0.5, boundary=boundary)
 if scheme is None:
     operator = lay_out(_laplacian(grid, 2), (64, 64), True)[0]
 else:
@@ -72,6 +72,7 @@ def test_spacing_and_walls_numbers_are_not_in_the_text():
         (80, "dirichlet", None, "bf16"),
         (100, "periodic", "upwind1", "fp32"),
         (90, "dirichlet", "upwind3", "fp64"),
+        (90, "dirichlet", "upwind3", "fp32"),
     ],
     ids=str,
 )
@@ -83,4 +84,6 @@ def test_compiles_without_a_card(case, tmp_path, root):
     assert done.returncode == 0, done.stderr[-2000:]
     for row in json.loads(done.stdout):
         assert 0 < row["registers"] <= 255
+        if case[3] == "fp32":  # rows at walls share the kernel, and their registers must not slow the interior down
+            assert row["registers"] <= 96, row
         assert row["stack"] <= (256 if case[3] == "fp64" else 0), row  # doubles take two registers
