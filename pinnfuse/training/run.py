@@ -109,7 +109,7 @@ class Run:
             ],
         }
         try:
-            options["strategy"] = _strategy(options | config.trainer)
+            options["strategy"] = strategy_for(options | config.trainer)
             return Trainer(**options | config.trainer)
         except MisconfigurationException as error:
             raise ValueError(f"Lightning refuses these settings (--devices, --strategy, --trainer): {error}") from error
@@ -206,7 +206,7 @@ def resume_with(folder: Path) -> str:
     return f"go on with: python train.py --resume {folder}"
 
 
-def _strategy(options: dict[str, Any]) -> str | Strategy:
+def strategy_for(options: dict[str, Any]) -> str | Strategy:
     """Ours where Lightning would take DDP for these devices and nodes, else what was asked for."""
     if options["strategy"] not in ("auto", "ddp"):
         return options["strategy"]

@@ -15,7 +15,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from pinnfuse import tasks
-from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, RunProgress, Stopwatch
+from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, PeerWatch, RunProgress, Stopwatch
 from pinnfuse.datamodules.grids import GridDataModule
 from pinnfuse.models.operators import for_task
 from pinnfuse.models.surrogate import GridSurrogate
@@ -26,7 +26,14 @@ from pinnfuse.training import cli, surrogate_measures
 from pinnfuse.training.files import write_whole
 from pinnfuse.training.fitting import trainer_options
 from pinnfuse.training.quiet import first_process
-from pinnfuse.training.run import find_checkpoint, make_folder, read_checkpoint, run_folder
+from pinnfuse.training.run import (
+    find_checkpoint,
+    make_folder,
+    read_checkpoint,
+    resume_with,
+    run_folder,
+    strategy_for,
+)
 from pinnfuse.training.summary import device_name, finite, versions
 from pinnfuse.training.surrogate_config import SurrogateConfig
 from pinnfuse.training.surrogate_summary import SurrogateSummary
@@ -86,6 +93,7 @@ class SurrogateRun:
             "strategy": config.strategy,
             "logger": loggers,
             "callbacks": [
+                PeerWatch(resume_with(self.folder)),
                 self.stop,
                 self.stopwatch,
                 Checkpoints(self.folder / "checkpoints", record.checkpoint_seconds),
@@ -94,6 +102,7 @@ class SurrogateRun:
             ],
         }
         try:
+            options["strategy"] = strategy_for(options | config.trainer)
             return Trainer(**options | config.trainer)
         except MisconfigurationException as error:
             raise ValueError(f"Lightning refuses these settings (--devices, --strategy, --trainer): {error}") from error

@@ -10,7 +10,7 @@ from pinnfuse.callbacks import Refinement
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.datamodules.collocation import CollocationStream
 from pinnfuse.training import quiet
-from pinnfuse.training.run import _strategy, _unique
+from pinnfuse.training.run import _unique, strategy_for
 
 FIXED = ["--training.point_weights", "attention", "--training.resample_every", "0"]
 NAME = "loss.point_weights.interior.value"
@@ -81,10 +81,10 @@ def test_the_strategy_is_ours_where_lightning_would_take_ddp():
     from pinnfuse.models import DataParallel
 
     options = {"accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto"}
-    assert _strategy(options) == "auto"
-    assert isinstance(_strategy(options | {"devices": 2}), DataParallel)
-    assert isinstance(_strategy(options | {"strategy": "ddp"}), DataParallel)
-    assert _strategy(options | {"strategy": "ddp_spawn"}) == "ddp_spawn"
+    assert strategy_for(options) == "auto"
+    assert isinstance(strategy_for(options | {"devices": 2}), DataParallel)
+    assert isinstance(strategy_for(options | {"strategy": "ddp"}), DataParallel)
+    assert strategy_for(options | {"strategy": "ddp_spawn"}) == "ddp_spawn"
 
 
 def test_a_grid_is_refused_where_every_process_would_draw_it(heat, monkeypatch):
