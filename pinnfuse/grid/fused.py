@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pinnfuse.grid.codegen import generate
+from pinnfuse.grid.codegen.functions import RECOMPUTED, SAVED, SEEDED
 from pinnfuse.grid.inputs import Inputs
 from pinnfuse.grid.reference import Scheme
-from pinnfuse.kernels.grid import residual as kernels
-from pinnfuse.kernels.grid.residual import RECOMPUTED, SAVED, SEEDED, Arguments
-from pinnfuse.kernels.jets.pointwise import NotGenerated
 from pinnfuse.residual import first_order_only
+
+if TYPE_CHECKING:
+    from pinnfuse.kernels.grid.residual import Arguments
+
+
+def _kernels() -> Any:
+    from pinnfuse.kernels.grid import residual
+
+    return residual
 
 
 @lru_cache(maxsize=64)
@@ -24,11 +31,13 @@ def source(scheme: Scheme) -> str:
 
 def obstacle(scheme: Scheme, fields: Tensor) -> str:
     """Why the kernels cannot run, beyond what holds for every operator; "" if they can."""
+    from pinnfuse.kernels.jets.pointwise import NotGenerated
+
     try:
         source(scheme)
     except NotGenerated as reason:
         return str(reason)
-    return "a time level holds more than 2^31 values" if kernels.too_large(fields) else ""
+    return "a time level holds more than 2^31 values" if _kernels().too_large(fields) else ""
 
 
 def loss(scheme: Scheme, given: Inputs, keep: bool, recompute: bool) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -82,7 +91,7 @@ def _arguments(
 ) -> Arguments:
     if fields.stride(-1) != 1 or min(fields.stride()) < 0:
         fields = fields.contiguous()
-    return Arguments(fields, tuple(rest[:count]), tuple(rest[count:]), weights, equation_weights, shape)
+    return _kernels().Arguments(fields, tuple(rest[:count]), tuple(rest[count:]), weights, equation_weights, shape)
 
 
 def _coefficient_gradients(
@@ -90,7 +99,7 @@ def _coefficient_gradients(
 ) -> list[Tensor | None]:
     if not any(need):
         return [None] * len(need)
-    by_parameter, by_column = kernels.coefficients(source(scheme), a, mode, upstream, r)
+    by_parameter, by_column = _kernels().coefficients(source(scheme), a, mode, upstream, r)
     found: list[Tensor | None] = [
         row if p.dim() else row.sum() for row, p in zip(by_parameter.unbind(0), a.parameters, strict=True)
     ]
@@ -118,7 +127,7 @@ class _Loss(torch.autograd.Function):
         need = ctx.needs_input_grad[5:]
         store = any(need) and (not recompute or need[2])
         a = _arguments(shape, fields, equation_weights, weights, rest, count)
-        loss, means, r = kernels.loss(source(scheme), a, keep or store)
+        loss, means, r = _kernels().loss(source(scheme), a, keep or store)
         ctx.scheme, ctx.shape, ctx.count, ctx.need = scheme, shape, count, need
         saved = (fields, equation_weights, weights, r if store else None, means if need[1] else None, *rest)
         ctx.save_for_backward(*saved)
@@ -135,7 +144,7 @@ class _Loss(torch.autograd.Function):
         fields, equation_weights, weights, r, means, *rest = ctx.saved_tensors
         a = _arguments(ctx.shape, fields, equation_weights, weights, rest, ctx.count)
         mode = RECOMPUTED if r is None else SAVED
-        grad = kernels.gradient(source(ctx.scheme), a, mode, upstream, r) if ctx.need[0] else None
+        grad = _kernels().gradient(source(ctx.scheme), a, mode, upstream, r) if ctx.need[0] else None
         by_point = None
         if ctx.need[2]:
             scale = (equation_weights * upstream / a.count).reshape(-1, *(1,) * len(a.space))
@@ -158,7 +167,7 @@ class _Residuals(torch.autograd.Function):
         *rest: Tensor,
     ):
         a = _arguments(shape, fields, equation_weights, None, rest, count)
-        _, _, r = kernels.loss(source(scheme), a, True)
+        _, _, r = _kernels().loss(source(scheme), a, True)
         ctx.scheme, ctx.shape, ctx.count = scheme, shape, count
         ctx.save_for_backward(fields, equation_weights, *rest)
         return r
@@ -170,6 +179,6 @@ class _Residuals(torch.autograd.Function):
         a = _arguments(ctx.shape, fields, equation_weights, None, rest, ctx.count)
         need = ctx.needs_input_grad
         one = equation_weights  # not read
-        grad = kernels.gradient(source(ctx.scheme), a, SEEDED, one, upstream) if need[3] else None
+        grad = _kernels().gradient(source(ctx.scheme), a, SEEDED, one, upstream) if need[3] else None
         others = _coefficient_gradients(ctx.scheme, a, SEEDED, one, upstream, need[5:])
         return (None, None, None, grad, None, *others)

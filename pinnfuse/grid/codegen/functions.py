@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import sympy
 
 from pinnfuse.grid.discretise import Composite, Leaf
 from pinnfuse.grid.reference import Scheme
 from pinnfuse.grid.stencils import AxisStencil
-from pinnfuse.kernels.jets.pointwise import shared_code
 from pinnfuse.pde.calculus import differentiate
 
 SEEDED, SAVED, RECOMPUTED = 0, 1, 2
@@ -31,6 +31,13 @@ SEEDED, SAVED, RECOMPUTED = 0, 1, 2
 
 Place = Mapping[str, str]
 """Axis name -> code of the index."""
+
+
+def shared_code(*arguments: Any) -> tuple[str, ...]:
+    """`pinnfuse.kernels.jets.pointwise.shared_code`, whose package needs Triton."""
+    from pinnfuse.kernels.jets import pointwise
+
+    return pointwise.shared_code(*arguments)
 
 
 def signed(value: float) -> str:

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 import sympy
 
-from pinnfuse.grid.codegen.functions import Functions, indented, row_index, shifted, signed
+from pinnfuse.grid.codegen.functions import Functions, indented, row_index, shared_code, shifted, signed
 from pinnfuse.grid.discretise import Composite, Leaf
 from pinnfuse.grid.stencils import AxisStencil
-from pinnfuse.kernels.jets.pointwise import shared_code
 from pinnfuse.pde.calculus import differentiate
 
 
