@@ -29,15 +29,14 @@ from pinnfuse.training.quiet import silence
 
 FIRST = 200
 PLAIN = TrainingSpec(interior=4096, sampler="uniform", resample_every=0, precision="float32", graph=False)
-VARIANTS = {
-    "plain": PLAIN,
+INNER = dataclasses.replace(PLAIN, graph=True, inner_steps=100)
+VARIANTS = {  # what matters most comes first: a run that is cut off has it
+    "captured, 100 inner steps": INNER,
+    "captured, 100 inner steps, new points every step": dataclasses.replace(INNER, resample_every=1),
     "captured": dataclasses.replace(PLAIN, graph=True),
-    "captured, 100 inner steps": dataclasses.replace(PLAIN, graph=True, inner_steps=100),
-    "captured, 100 inner steps, new points every step": dataclasses.replace(
-        PLAIN, graph=True, inner_steps=100, resample_every=1
-    ),
+    "plain": PLAIN,
     "captured, 100 inner steps, new points every 200 steps": dataclasses.replace(
-        PLAIN, graph=True, inner_steps=100, resample_every=200, sampler="sobol"
+        INNER, resample_every=200, sampler="sobol"
     ),
 }
 
@@ -79,11 +78,20 @@ def measure(spec: TrainingSpec, steps: int) -> tuple[float, str, float]:
 def main(out: str, steps: int = 3000, rounds: int = 3) -> None:
     silence()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found: dict[str, list[tuple[float, str, float]]] = {name: [] for name in VARIANTS}
+    found: dict[str, list[tuple[float, str, float]]] = {}
     for _ in range(rounds):
         for name, spec in VARIANTS.items():
-            found[name].append(measure(spec, steps if spec.graph else max(FIRST + 100, steps // 10)))
-            print(f"{found[name][-1][0]:9.1f} steps/s  {name}", flush=True)
+            runs = found.setdefault(name, [])
+            runs.append(measure(spec, steps if spec.graph else max(FIRST + 100, steps // 10)))
+            print(f"{runs[-1][0]:9.1f} steps/s  {name}", flush=True)
+            write(out, device, steps, found)
+    for name, runs in found.items():
+        median = statistics.median(r[0] for r in runs)
+        print(f"{median:9.1f} steps/s, median  {name}  {runs[-1][1].splitlines()[-1]}")
+
+
+def write(out: str, device: torch.device, steps: int, found: dict[str, list[tuple[float, str, float]]]) -> None:
+    """`<out>/<card>/training_steps.json` with what was measured so far."""
     rows = {
         name: {
             "steps_per_second": round(statistics.median(r[0] for r in runs), 1),
@@ -97,8 +105,6 @@ def main(out: str, steps: int = 3000, rounds: int = 3) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     result = {"versions": machine.versions(), "commit": machine.commit(), "steps": steps, "rows": rows}
     (folder / "training_steps.json").write_text(json.dumps(result, indent=2) + "\n")
-    for name, row in rows.items():
-        print(f"{row['steps_per_second']:9.1f} steps/s, median  {name}  {row['how'][-1]}")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ class GaussNewton(Optimizer):
         lr: factor of the step, 1 for the method itself.
         damping: first mu, as a fraction of the largest diagonal entry of J^T J.
         min_damping: mu is never smaller than this fraction.
-        lower: factor of mu after a good step, in (0, 1). 0.2 took a third of the steps of Nielsen's rule on a PINN.
+        lower: factor of mu after a good step, in (0, 1). On burgers, following the curvature, 0.6, 0.4 and 0.2 needed
+            1.4, 1.7 and 2.2 trials a step and came to losses of 3.6e-8, 5.9e-8 and 1.6e-7 in 60 steps. Without the
+            curvature 0.2 is better.
         max_trials: solves with growing mu in one step, >= 1.
         tolerance_change: a step whose relative decrease of the loss is smaller counts as without progress.
         patience: successive steps without progress that mean stagnation.
@@ -67,7 +69,7 @@ class GaussNewton(Optimizer):
         *,
         damping: float = 1e-3,
         min_damping: float = 1e-18,
-        lower: float = 0.2,
+        lower: float = 0.6,
         max_trials: int = 8,
         tolerance_change: float = 1e-9,
         patience: int = 20,
