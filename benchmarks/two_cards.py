@@ -176,7 +176,7 @@ def main() -> int:
     if chosen:
         run_stages(device, options.quick, chosen, str(parts))
         try:
-            spawn(run_stages, RANKS, options.quick, chosen, str(parts), device=options.device, timeout=60.0)
+            spawn(run_stages, RANKS, options.quick, chosen, str(parts), device=options.device, timeout=90.0)
         except ProcessDied as error:
             head["died"], died = str(error), True
     if "physarum" in options.stages:
