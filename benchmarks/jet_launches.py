@@ -31,6 +31,8 @@ CASES = (
     "navier_stokes:64:float32:4096",
     "burgers:128:float32:65536",
     "poisson_10:128:float32:65536",
+    "plate:128:float32:65536",
+    "kdv:128:float32:65536",
     "poisson_100:64:float32:65536",
     "poisson_100:256:float32:65536",
 )
@@ -42,6 +44,13 @@ CHANGES: dict[str, dict[str, Any]] = {
     **{f"rings {up}, {down}": {"ring": (up, down)} for up, down in ((1, 1), (4, 4), (6, 4), (8, 4), (8, 8))},
     "not in one kernel": {"fused": False},
     "layer at a time": {"chained": False},
+    "lean": {"lean": True},
+    "lean, one kernel": {"lean": True, "thrifty": True},
+    "lean, two such programs": {"lean": True, "thrifty": True, "fused_resident": 2},
+    "lean, rings 4, 4": {"lean": True, "ring": (4, 4)},
+    "tangents on Hopper": {"rows": 64, "ring": (4, 4)},
+    "thrifty 136 MB": {"thrifty": True, "scratch": 136 * 2**20, "gradient_block": 64, "gradient": (4, 4)},
+    "by a schedule": {"scheduled": True},
 }
 
 
