@@ -16,8 +16,12 @@ def test_two_processes(root, tmp_path):
     report = json.loads(path.read_text())
     assert report["equality"].keys() == {"adam float64", "adam float32"}
     assert all(row["met"] and row["loss"] < 1e-6 for row in report["equality"].values())
-    assert report["one"]["steps"]["many"]["points_per_process"] == report["two"]["steps"]["many"]["points_per_process"]
-    assert report["one"]["steps"]["few"]["points_per_process"] == 2 * report["two"]["steps"]["few"]["points_per_process"]
+    points = {
+        (size, name): row["points_per_process"]
+        for size in ("one", "two")
+        for name, row in report[size]["steps"].items()
+    }
+    assert points["one", "many"] == points["two", "many"] and points["one", "few"] == 2 * points["two", "few"]
     ratio = report["one"]["steps"]["few"]["ms"] / report["two"]["steps"]["few"]["ms"]
     assert report["ratios"]["steps at few points"] == ratio
     assert report["goals"].keys() == {"steps at many points", "steps at few points", "surrogate"}
