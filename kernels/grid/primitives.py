@@ -34,3 +34,16 @@ def table_row(i, n, LO: tl.constexpr, HI: tl.constexpr):
 def window(i, n, LO: tl.constexpr, HI: tl.constexpr, REACH: tl.constexpr, WIDTH: tl.constexpr):
     """The first of the WIDTH points of row i."""
     return tl.where(i < LO, 0, tl.where(i >= n - HI, n - WIDTH, i - REACH))
+
+
+@triton.jit
+def wrap_lanes(i, n):
+    """`wrap` of indices [1, BX]. They lie side by side but for the place where they wrap; the compiler does not see
+    that through a selection, and would lay a warp over several rows."""
+    return tl.max_contiguous(tl.where(i < 0, i + n, tl.where(i >= n, i - n, i)), [1, i.shape[1]])
+
+
+@triton.jit
+def window_lanes(i, n, LO: tl.constexpr, HI: tl.constexpr, REACH: tl.constexpr, WIDTH: tl.constexpr):
+    """`window` of indices [1, BX], likewise."""
+    return tl.max_contiguous(tl.where(i < LO, 0, tl.where(i >= n - HI, n - WIDTH, i - REACH)), [1, i.shape[1]])
