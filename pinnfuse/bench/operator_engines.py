@@ -6,6 +6,7 @@
     compile       torch.compile of eager-roll
     fourier       real FFTs; exact derivatives, hence other numbers than differences
     pinnfuse      one kernel
+    torch         ours without kernels (small grids only)
 All second order but Fourier; upwind3 is third order.
 """
 
@@ -65,8 +66,8 @@ class Case:
 def build(engine: str, case: Case) -> Op:
     """The operator as a function of its inputs."""
     grid = case.grid
-    if engine == "pinnfuse":
-        return _ours(case.operator, grid, "auto")
+    if engine in ("pinnfuse", "torch"):
+        return _ours(case.operator, grid, "auto" if engine == "pinnfuse" else "torch")
     h = grid.spacing[0]
     if engine == "compile":
         return torch.compile(_shifted(case.operator, _roll, h), dynamic=False)

@@ -45,9 +45,9 @@ def show(report: dict[str, Any], console: Console) -> None:
         table.add_row(f"  {row['engine']}", *cells, counts, f"{row['memory_mb']:,.0f}", times)
     console.print(table)
     if report["crossover"]:
-        small = Table("forward + backward, ms as called", "n", "pinnfuse", "eager-roll", "eager-slice", "speed-up")
+        engines = ("pinnfuse", "torch", "eager-roll", "eager-slice")
+        small = Table("forward + backward, ms as called", "n", *engines, "speed-up")
         for row in report["crossover"]:
-            engines = ("pinnfuse", "eager-roll", "eager-slice")
             small.add_row(row["operator"], str(row["n"]), *(f"{row[k]:.3g}" for k in engines), f"{row['speedup']:.2f}")
         console.print(small)
     kept = Table("promise", "operator", "baseline", "measured", "met?")

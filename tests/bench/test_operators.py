@@ -41,7 +41,7 @@ def test_a_report_is_written(tmp_path, capsys):
     for row in report["rows"]:
         assert row["error"] < operators.BOUND and row["memory_mb"] > 0
         assert row["forward"]["of_copy"] == pytest.approx(row["forward"]["gb_per_s"] / row["copy_gb_per_s"])
-    assert report["crossover"][0]["n"] == 8
+    assert report["crossover"][0]["n"] == 8 and report["crossover"][0]["torch"] > 0
     assert "laplacian 16^2 x 1" in capsys.readouterr().out
 
 
@@ -61,6 +61,14 @@ def test_promises_are_judged():
         "3.5x fewer launches": (7.0, True),
         "19.2x per kernel": (3.0, False),
     }
+
+
+def test_the_worst_size_judges_small_grids():
+    rows = [{"operator": "laplacian", "speedup": s, "of_torch": t} for s, t in ((2.0, 0.5), (0.9, 1.05), (1.5, 0.8))]
+    slower, chosen = operators.small_promises(rows)
+    assert (slower["measured"], slower["met"]) == (0.9, False)
+    assert chosen["measured"] == pytest.approx(1 / 1.05) and chosen["met"]
+    assert not operators.small_promises([rows[0] | {"of_torch": 1.2}])[1]["met"]
 
 
 def test_times_are_times():
