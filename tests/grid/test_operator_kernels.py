@@ -40,7 +40,7 @@ def test_linear_kernels(name, d, interpreter, where):
     if d < entry.least:
         pytest.skip("needs more axes")
     need_time(where, name, d)
-    space = ((40,), (10, 35), (9, 9, 12))[d - 1]
+    space = ((40,), (10, 35), (6, 6, 12))[d - 1]
     for label, grid in grids(d):
         inputs = [x.to(where) for x in draw(entry, grid, (1,), space)]
         for dtype in (torch.float64, torch.float32) if where.type == "cuda" else (torch.float64,):
@@ -77,7 +77,9 @@ def test_nonlinear_kernels(name, d, interpreter, where):
     for label, grid in grids(d):
         space = ((40,), (11, 35), (8, 9, 34))[d - 1]
         if where.type == "cpu" and label == "walls":
-            space = ((20,), (6, 10), (8, 9, 10))[d - 1]
+            if (name, d) == ("diffusion", 2):
+                continue  # walls on one axis, the sum over axes on the torus: both together take half a minute
+            space = ((14 if "weno5" in name else 20,), (6, 10), (8, 9, 10))[d - 1]
         inputs = [x.to(where) for x in draw(entry, grid, (1,), space)]
         quantity, error = compare(entry, grid, inputs, "triton", torch.float64)
         assert error <= allowed(name, torch.float64), (label, quantity, error)
@@ -109,7 +111,8 @@ def test_strides(name, interpreter, where):
         pytest.skip("on a card only: the interpreter is slow")
     (_, torus), (_, walls) = grids(2)
     grid = walls if entry.linear else torus
-    plain = [x.to(where) for x in draw(entry, grid, (2, 2), (6, 8))]
+    space = (6, 8) if entry.linear else (4, 8)
+    plain = [x.to(where) for x in draw(entry, grid, (2, 2), space)]
 
     def forms(x):
         yield x.movedim(-1, 0).contiguous().movedim(0, -1)  # last axis far apart
@@ -126,7 +129,7 @@ def test_strides(name, interpreter, where):
         torch.testing.assert_close(entry.run(grid, *given, backend="triton"), truth, rtol=1e-12, atol=1e-11)
     upstream = [
         lambda out: out.sum(),
-        lambda out: (out.transpose(-1, -2) * torch.arange(6.0, device=where)).sum(),
+        lambda out: (out.transpose(-1, -2) * torch.arange(float(space[0]), device=where)).sum(),
         lambda out: torch.cat((out, out**2))[..., 1:].mean(),
     ]
     for reduce in upstream:
