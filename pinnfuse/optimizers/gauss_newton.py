@@ -109,14 +109,14 @@ class GaussNewton(Optimizer):
     @torch.no_grad()
     def step(  # type: ignore[override]
         self,
-        closure: Callable[[], Any],
+        closure: Callable[[], Any] | None,
         linearise: Linearise | None = None,
         residuals: Callable[[], Tensor] | None = None,
     ) -> Tensor:
         """One step. Returns the loss before it; the parameters it leaves never have a larger one, nor NaN.
 
         Args:
-            closure: () -> loss, for trials; not called where `residuals` are given.
+            closure: () -> loss, for trials; not called where `residuals` are given, and may be None there.
             linearise: see `Linearise`.
             residuals: () -> the residuals of `linearise`, in one vector, at the present parameters. With them, steps
                 follow the curvature.
@@ -126,7 +126,12 @@ class GaussNewton(Optimizer):
                 "GaussNewton.step: `linearise` must be given, a function that yields residuals and their Jacobian. "
                 "PINN passes it; in your own loop use FusedResidualLoss.linearise."
             )
-        value = torch.enable_grad()(closure) if residuals is None else lambda: residuals().double().square().sum()
+        if residuals is not None:
+            value = _sum_of_squares(residuals)
+        elif closure is not None:
+            value = torch.enable_grad()(closure)
+        else:
+            raise ValueError("GaussNewton.step: `closure` or `residuals` must be given, for trials; got neither.")
         memory, group = self._memory, self.param_groups[0]
         params = [p for g in self.param_groups for p in g["params"]]
         x = read_parameters(params)
@@ -168,6 +173,10 @@ class GaussNewton(Optimizer):
         if not memory:
             memory.update(mu=None, growth=2.0, idle=0, loss=math.nan, known=False)
         return memory
+
+
+def _sum_of_squares(residuals: Callable[[], Tensor]) -> Callable[[], Any]:
+    return lambda: residuals().double().square().sum()
 
 
 class _System:

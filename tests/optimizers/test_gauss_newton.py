@@ -71,7 +71,7 @@ def test_a_step_with_residuals_follows_the_curvature():
     a = -0.5 * inverse @ jacobian.T @ second
     assert 0 < 2 * a.norm() < 0.75 * d.norm()
     optimizer = GaussNewton(params, damping=mu / (jacobian.T @ jacobian).diagonal().max().item())
-    optimizer.step(lambda: None, linearise, residuals)
+    optimizer.step(None, linearise, residuals)
     assert torch.allclose(params[0], x + d + a, rtol=0, atol=1e-12)
 
 
@@ -114,6 +114,8 @@ def test_a_trial_that_is_nan_is_not_kept():
 def test_mistakes():
     with pytest.raises(ValueError, match="`linearise` must be given"):
         GaussNewton(start([1.0])).step(lambda: 0.0)
+    with pytest.raises(ValueError, match="`closure` or `residuals` must be given"):
+        GaussNewton(start([1.0])).step(None, lambda: iter([]))
     with pytest.raises(ValueError, match="`damping` must be positive and finite; got 0"):
         GaussNewton(start([1.0]), damping=0)
     with pytest.raises(ValueError, match="more than `max_parameters` = 2"):
