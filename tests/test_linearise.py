@@ -1,12 +1,16 @@
 """Residual Jacobians against autograd of the residuals, row by row."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
 
-from pinnfuse import PDE, FusedResidualLoss, Parameter
+from pinnfuse import PDE, FusedResidualLoss, Parameter, problems
+from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.errors import BackendUnavailable
-from pinnfuse.models import MLP, ModifiedMLP, OutputTransform, PirateNet
+from pinnfuse.models import MLP, ModifiedMLP, OutputTransform, PirateNet, for_problem
+from pinnfuse.models.problem_loss import ProblemLoss
 
 SYSTEM = PDE(
     "u p",
@@ -44,6 +48,22 @@ def test_rows_are_the_gradients_of_the_residuals(name, net):
         assert torch.allclose(row, torch.cat([g.flatten() for g in truth]), rtol=1e-9, atol=1e-11)
     loss = loss_fn(net, points, weights, data)
     assert r.square().sum().item() == pytest.approx(loss.item(), rel=1e-12)
+    alone, means = loss_fn.weighted_residuals(net, points, weights, data)
+    assert torch.allclose(alone, r, rtol=1e-12) and not alone.requires_grad
+    assert sum(w * m for w, m in zip((1.0, 0.5), means.values(), strict=True)) == pytest.approx(loss.item(), rel=1e-12)
+
+
+def test_residuals_of_a_problem_are_those_of_its_jacobian():
+    problem = problems.get("navier_stokes")  # weights of points, of conditions
+    net = for_problem(problem, width=6, depth=1).double()
+    loss = ProblemLoss(problem, weights={"lid": 3.0, "continuity": 2.0}, backend="torch").double()
+    spec = dataclasses.replace(problem.training, interior=20, boundary=10)
+    batch = CollocationDataModule(problem, spec).draw(0)
+    r, terms = loss.residuals(net, batch)
+    total, separate = loss(net, batch)
+    assert torch.allclose(r, torch.cat([part for part, _ in loss.linearise(net, batch, list(net.parameters()))]))
+    assert r.square().sum().item() == pytest.approx(total.item(), rel=1e-12)
+    assert {k: v.item() for k, v in terms.items()} == pytest.approx({k: v.item() for k, v in separate.items()})
 
 
 def test_a_network_without_closed_form_is_refused():
