@@ -370,6 +370,41 @@ def test_constant_parameters_change_at_run_time():
     assert restored.constants == {"nu": 0.5}
 
 
+ZEROS = {
+    "burgers": ("u_t + u*u_x - a*u_xx", {"a": 0.0}),
+    "heat": ("u_t - a*u_xx", {"a": 0.0}),
+    "wave": ("u_tt - a**2*u_xx + u**3", {"a": 0.0}),
+    "difference": ("u_t + u*u_x - (a - b)*u_xx", {"a": 1.0, "b": 1.0}),
+    "both": ("u*u_x + a*u_t + b*u_xx", {"a": 0.0, "b": 0.0}),
+    "tiny": ("u_t + u*u_x - a*u_xx", {"a": 1e-42}),
+    "tiny_number": ("u_t + u*u_x - 1e-42*u_xx", {}),
+    "tiny_second": ("u_t + u*u_x - a*u_tt - u_xx", {"a": 1e-42}),
+    "tiny_first": ("u_t + u*u_x - a*u_xx - u_tt", {"a": 1e-42}),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_a_constant_may_be_zero(name):
+    """No coefficient of an operator channel is a quotient of two that may vanish."""
+    equation, parameters = ZEROS[name]
+    pde = PDE("u", "t x", parameters=parameters, equations=equation)
+    net, points = case(pde, dtype=torch.float32)
+    truth = loss_and_gradients(pde, copy.deepcopy(net).double(), points.double(), "autograd")
+    assert_same(loss_and_gradients(pde, net, points, "torch"), truth, 2e-5)
+
+
+def test_a_parameter_set_to_zero():
+    pde = PDES["burgers"]
+    net, points = case(pde)
+    losses = [FusedResidualLoss(pde, backend=backend) for backend in ("autograd", "torch")]
+    for loss_fn in losses:
+        loss_fn.set_parameter("nu", 0.0)
+    torch.testing.assert_close(*[loss_fn(net, points) for loss_fn in losses])
+    with pytest.raises(ValueError, match="nu = 0"):
+        singular = PDE("u", "t x", parameters={"nu": 0.0}, equations="u_t + u*u_x - u_xx/nu")
+        FusedResidualLoss(singular, backend="torch")(net, points)
+
+
 def test_jets_of_the_points_alone_follow_the_points():
     """A hard-constraint transform is computed once per set of points, and again when they change in place."""
     pde = PDES["burgers"]

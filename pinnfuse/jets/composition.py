@@ -119,7 +119,7 @@ def _power(channel: int, q: int, terms: list[tuple[tuple[int, ...], float]]) -> 
     """Sort terms into runs of squares (a Laplacian is one run, whatever its dimension) and others."""
     runs: list[tuple[int, int, float]] = []
     others = []
-    scale = terms[0][1] or 1.0
+    scale = max((w for _, w in terms), key=abs) or 1.0  # the others are at most 1: none overflows
     for factors, weight in ((f, w / scale) for f, w in terms):
         if q == 2 and factors[0] == factors[1]:
             if runs and runs[-1][1] == factors[0] and runs[-1][2] == weight:

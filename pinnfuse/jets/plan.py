@@ -94,7 +94,7 @@ class JetPlan:
         key = tuple(constants.items())
         if self._coefficients.get("key") != key:  # sympy at every call would outlast a small network
             values = {self.pde.parameter_symbols[name]: sympy.Float(value, 17) for name, value in key}
-            self._coefficients["values"] = [float(c.xreplace(values)) for c in self.space.coefficients]
+            self._coefficients["values"] = [_finite(c, c.xreplace(values), constants) for c in self.space.coefficients]
             self._coefficients["key"] = key
         return self._coefficients["values"]
 
@@ -102,6 +102,15 @@ class JetPlan:
     def _coefficients(self) -> dict[str, Any]:
         """The last answer of `coefficients`: constants rarely change."""
         return {}
+
+
+def _finite(expression: sympy.Expr, value: sympy.Expr, constants: dict[str, float]) -> float:
+    if not value.is_finite or not value.is_real:
+        raise ValueError(
+            f"the coefficient {expression} of a derivative must be a finite real number; got {value} for "
+            f"{', '.join(f'{s} = {constants[str(s)]:g}' for s in expression.free_symbols)}. Change that parameter."
+        )
+    return float(value)
 
 
 def _derivative_name(alpha: MultiIndex, coordinates: Sequence[str]) -> str:
@@ -176,12 +185,24 @@ def _collapse(pde: PDE, constants: tuple[str, ...]) -> tuple[tuple[Operator, ...
         terms = sorted((alpha, c) for alpha, c in row.items() if alpha in candidates)
         if not terms:
             continue
-        scale = terms[0][1]
-        operator = Operator(tuple((alpha, sympy.sympify(c / scale)) for alpha, c in terms))
+        scale = _scale([c for _, c in terms])
+        one = sympy.Integer(1)
+        operator = Operator(tuple((alpha, one if c == scale else sympy.sympify(c / scale)) for alpha, c in terms))
         if operator not in operators:
             operators.append(operator)
         use[key] = (operators.index(operator), scale)
     return (tuple(operators), use) if len(operators) < len(candidates) else ((), {})
+
+
+def _scale(factors: list[sympy.Expr]) -> sympy.Expr:
+    """What a residual multiplies its operator channel by: the largest factor if all are multiples of it, else 1.
+
+    A parameter may be zero, so nothing is divided by a factor unless the quotient is a number for every value of it.
+    """
+    ratios = [factor / factors[0] for factor in factors]
+    if not all(ratio.is_number for ratio in ratios):
+        return sympy.Integer(1)
+    return factors[max(range(len(ratios)), key=lambda i: abs(ratios[i]))]
 
 
 def derivative_plan(

@@ -17,7 +17,16 @@ import torch
 from torch import Tensor, fx, nn
 
 from pinnfuse.jets.program import Add, Affine, Concatenate, Multiply, Operation, Program, Scale, Select, Shift, Unary
-from pinnfuse.jets.tracing import MODULE_UNARY, NotRecognised, fingerprint, function_name, trace
+from pinnfuse.jets.reads import Reads, Unreadable
+from pinnfuse.jets.tracing import (
+    MODULE_UNARY,
+    NotRecognised,
+    fingerprint,
+    function_name,
+    hooked,
+    hooks_everywhere,
+    trace,
+)
 
 
 @dataclass(frozen=True)
@@ -68,19 +77,42 @@ def recognise(net: nn.Module, in_width: int) -> Recognised:
     """
     key = (fingerprint(net), in_width)
     cached = _cache.get(net)
-    if cached is None or cached[0] != key:
-        try:
-            result: Recognised | NotRecognised = _Translator(net, in_width).translate()
-        except NotRecognised as reason:
-            result = reason
-        cached = (key, result)
+    if cached is None or cached.key != key or cached.stale(net):
+        cached = _Cached(key, *_recognised(net, in_width))
         _cache[net] = cached
-    if isinstance(cached[1], NotRecognised):
-        raise cached[1]
-    return cached[1]
+    if isinstance(cached.result, NotRecognised):
+        raise cached.result
+    return cached.result
 
 
-_cache: WeakKeyDictionary[nn.Module, tuple[Any, Recognised | NotRecognised]] = WeakKeyDictionary()
+@dataclass(frozen=True)
+class _Cached:
+    """What was found for a network, until its fingerprint or what its forward reads changes."""
+
+    key: Any
+    result: Recognised | NotRecognised
+    reads: Reads | None = None
+    state: tuple[Any, ...] = ()
+
+    def stale(self, net: nn.Module) -> bool:
+        try:
+            return self.reads is not None and self.reads.state(net) != self.state
+        except Unreadable:
+            return True
+
+
+def _recognised(net: nn.Module, in_width: int) -> tuple[Any, ...]:
+    try:
+        translator = _Translator(net, in_width)
+        found = translator.translate()
+        return found, translator.reads, translator.reads.state(net)
+    except Unreadable as reason:
+        return (NotRecognised(str(reason)),)
+    except NotRecognised as reason:
+        return (reason,)
+
+
+_cache: WeakKeyDictionary[nn.Module, _Cached] = WeakKeyDictionary()
 
 
 def _run_node(node: fx.Node, values: dict[fx.Node, Any], net: nn.Module) -> Any:
@@ -167,12 +199,11 @@ class _Translator:
         self.operand_nodes: list[fx.Node | tuple[fx.Node, str]] = []
 
     def translate(self) -> Recognised:
-        hooked = [
-            name or "the network" for name, m in self.net.named_modules() if m._forward_hooks or m._forward_pre_hooks
-        ]
-        if hooked:
-            raise NotRecognised(f"{hooked[0]} has forward hooks, which a closed-form pass would not run")
-        graph, placeholders = trace(self.net, self.widths[0])
+        names = [name or "the network" for name, m in self.net.named_modules() if hooked(m.__dict__)]
+        names += ["torch"] * any(hooks_everywhere())
+        if names:
+            raise NotRecognised(f"{names[0]} has hooks on modules, which a closed-form pass would not run")
+        graph, placeholders, self.reads = trace(self.net, self.widths[0])
         extra = [node for node in placeholders[1:] if not node.args]
         if not placeholders or extra:
             raise NotRecognised("its forward does not take exactly one tensor")

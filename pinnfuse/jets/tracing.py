@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from pinnfuse.checks import modules_of
+from pinnfuse.jets.reads import Reads
 
 
 class NotRecognised(Exception):
@@ -33,20 +34,28 @@ MODULE_UNARY: dict[type[nn.Module], str] = {
 }
 
 
-def trace(net: nn.Module, in_width: int) -> tuple[fx.Graph, list[fx.Node]]:
-    """Graph of `net` and its placeholders. Tensors made by the forward itself are in `meta["pinnfuse_tensor"]`.
+def trace(net: nn.Module, in_width: int) -> tuple[fx.Graph, list[fx.Node], Reads]:
+    """Graph of `net`, its placeholders, and what its forward read. Tensors made on the way: `meta["pinnfuse_tensor"]`.
 
     Raises:
         NotRecognised: with the reason.
     """
     if "forward" in net.__dict__:
         raise NotRecognised("its `forward` was replaced on the instance")
+    graph, reads = _traced(net, in_width)
+    again, _ = _traced(net, in_width)
+    if not _same(graph, again):
+        raise NotRecognised("two traces in a row differ: its forward counts, draws numbers or reads a clock")
+    return graph, [node for node in graph.nodes if node.op == "placeholder"], reads
+
+
+def _traced(net: nn.Module, in_width: int) -> tuple[fx.Graph, Reads]:
     before = [(m, {name: _copy(value) for name, value in m.__dict__.items()}) for m in modules_of(net)]
-    state = torch.random.get_rng_state()
+    state, reads = torch.random.get_rng_state(), Reads()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad(), reads.watching():
             warnings.filterwarnings("ignore", message="Was not able to add assertion")
-            graph = Tracer(in_width).trace(net, concrete_args=_defaults(net))
+            graph = Tracer(in_width, reads).trace(net, concrete_args=_defaults(net))
         for node in graph.nodes:
             if node.op == "get_attr" and str(node.target).startswith("_tensor_constant"):
                 node.meta["pinnfuse_tensor"] = getattr(net, str(node.target))
@@ -60,12 +69,29 @@ def trace(net: nn.Module, in_width: int) -> tuple[fx.Graph, list[fx.Node]]:
     if not torch.equal(state, torch.random.get_rng_state()):
         torch.random.set_rng_state(state)
         raise NotRecognised("its forward draws random numbers")
-    return graph, [node for node in graph.nodes if node.op == "placeholder"]
+    if reads.problem:
+        raise NotRecognised(reads.problem)
+    return graph, reads
+
+
+def _same(one: fx.Graph, other: fx.Graph) -> bool:
+    if len(one.nodes) != len(other.nodes):
+        return False
+    for a, b in zip(one.nodes, other.nodes, strict=True):
+        made, made_again = (n.meta.get("pinnfuse_tensor") for n in (a, b))
+        if (a.op, str(a.target), str(a.args), str(a.kwargs)) != (b.op, str(b.target), str(b.args), str(b.kwargs)):
+            return False
+        if made is not made_again and not (isinstance(made_again, Tensor) and torch.equal(made, made_again)):
+            return False
+    return True
 
 
 def fingerprint(net: nn.Module) -> tuple[Any, ...]:
-    """Changes whenever tracing could give another graph: modules, modes, attributes, shapes, hooks."""
-    parts: list[Any] = []
+    """Changes whenever tracing could give another graph: modules, modes, attributes, shapes, hooks.
+
+    What a forward reads elsewhere (globals, closures, classes, deep inside attributes) is for `reads.Reads`.
+    """
+    parts: list[Any] = [any(hooks_everywhere())]
     for module in modules_of(net):
         own = module.__dict__
         if "_modules" not in own:  # a ScriptModule, which fx cannot read
@@ -78,8 +104,21 @@ def fingerprint(net: nn.Module) -> tuple[Any, ...]:
         ]
         parts += [(k, None if p is None else p.shape) for k, p in own["_parameters"].items()]
         parts += [(k, None if b is None else b.shape) for k, b in own["_buffers"].items()]
-        parts.append(bool(own["_forward_hooks"] or own["_forward_pre_hooks"]))
+        parts.append(hooked(own))
     return tuple(parts)
+
+
+def hooks_everywhere() -> list[Any]:
+    """Hooks that torch runs for every module."""
+    return [getattr(torch.nn.modules.module, f"_global_{kind}_hooks") for kind in HOOKS]
+
+
+def hooked(own: dict[str, Any]) -> bool:
+    """Has the module with these attributes hooks of its own?"""
+    return any(own.get(f"_{kind}_hooks") for kind in HOOKS)
+
+
+HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
 
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -163,9 +202,17 @@ class _Proxy(fx.Proxy):
 class Tracer(fx.Tracer):
     """Keeps the modules we know as leaves (their parametrised weights are read as attributes), traces the rest."""
 
-    def __init__(self, in_width: int):
+    def __init__(self, in_width: int, reads: Reads):
         super().__init__()
-        self.in_width = in_width
+        self.in_width, self.reads = in_width, reads
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """A graph has no modes: what runs inside one would lose it."""
+        if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():
+            self.reads.problem = "part of its forward runs without gradients (no_grad, inference_mode)"
+        elif torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            self.reads.problem = "part of its forward runs under autocast"
+        return super().create_node(*args, **kwargs)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)

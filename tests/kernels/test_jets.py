@@ -37,6 +37,14 @@ def test_as_accurate_as_float32(name, where):
         assert error <= limit[key], key
 
 
+def test_constants_may_be_zero(where):
+    pde = PDE("u", "t x", parameters={"a": 0.0, "b": 0.0}, equations="u*u_x + a*u_t + b*u_xx")
+    net, points = mlp(2, [12, 12], 1, nn.Tanh), points_for(pde, 33, where)
+    limit = allowed(pde, net, points)
+    for key, error in errors(pde, net, points, "triton").items():
+        assert error <= limit[key], key
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: a.__name__)
 def test_activations(activation, where):
     pde = PDES["biharmonic"]  # fourth order: the adjoint needs five derivatives of the activation
