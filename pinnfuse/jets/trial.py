@@ -1,8 +1,9 @@
-"""Try forward mode on three points before it is trusted: it must agree with nested autograd.
+"""Try forward mode on a few points before it is trusted: it must agree with nested autograd, gradients included.
 
 It disagrees where one loss calls the network several times and gets several networks (dropout, noise, a forward that
 updates buffers), where a row of the output depends on other rows (batch statistics: the two modes then sum different
-terms), and where torch's own forward derivative is wrong. Once per network and structure.
+terms), and where torch's own forward derivative is wrong or cannot be differentiated again. Once per network and
+structure.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ def forward_mode_obstacle(net: nn.Module, points: Tensor, indices: tuple[MultiIn
     return known[indices, points.dtype]
 
 
+POINTS = 32  # torch.cdist takes another kernel from 26 rows on
+
+
 _tried: WeakKeyDictionary[nn.Module, dict] = WeakKeyDictionary()
 
 
 def _compare(net: nn.Module, points: Tensor, indices: tuple[MultiIndex, ...]) -> str:
     with torch.inference_mode(False):
-        few = points.detach()[:3].clone()
+        few = points.detach()[:POINTS].clone()
         if len(few) == 1:
             few = torch.cat([few, few * 1.01 + 0.01])
         return _compare_on(net, few, indices)
@@ -51,26 +55,46 @@ def _compare_on(net: nn.Module, few: Tensor, indices: tuple[MultiIndex, ...]) ->
             with torch.no_grad():
                 width = net(few).shape[1]
             requests = [(alpha, column) for alpha in indices for column in range(width)]
-            truth = nested_outputs(net, few, requests, _any).detach()
+            truth, true_gradient = _with_gradient(nested_outputs(net, few, requests, _any), net)
         except Exception:  # what the caller gets wrong shows, and is told, in the call itself
             return ""
         finally:
             _put_back(buffers)
         try:
             with torch.enable_grad():
-                got = forward_mode_outputs(net, few, requests, _any).detach()
+                got, gradient = _with_gradient(forward_mode_outputs(net, few, requests, _any), net)
         except Exception as error:
             return f"torch's forward mode cannot run it ({type(error).__name__}: {str(error).splitlines()[0][:200]})"
         finally:
             _put_back(buffers)
-    size = truth.abs().amax(1, keepdim=True).clamp(min=1e-3 * float(truth[torch.isfinite(truth)].abs().max()))
-    wrong = ((got - truth).abs() > 0.02 * size).any(1)
-    if not bool(wrong.any()):
-        return ""
-    return (
-        f"forward mode and autograd give different derivatives {requests[int(wrong.nonzero()[0])][0]}: the network "
-        "is random, or changes its state, or mixes rows (dropout or batch norm in training mode?). net.eval() may help"
-    )
+    wrong = _differ(got, truth)
+    if bool(wrong.any()):
+        return (
+            f"forward mode and autograd give different derivatives {requests[int(wrong.nonzero()[0])][0]}: the network "
+            "is random, or changes its state, or mixes rows (dropout or batch norm in training mode?). net.eval() may "
+            "help"
+        )
+    if len(gradient) and bool(_differ(gradient, true_gradient).any()):
+        return "forward mode and autograd give different gradients of its parameters"
+    return ""
+
+
+def _differ(got: Tensor, truth: Tensor) -> Tensor:
+    """Which rows differ by more than 2 % of their largest entry."""
+    finite = truth[torch.isfinite(truth)].abs()
+    least = 1e-3 * float(finite.max()) if len(finite) else 0.0
+    size = truth.abs().amax(1, keepdim=True).clamp(min=least)
+    return ((got - truth).abs() > 0.02 * size).any(1)
+
+
+def _with_gradient(outputs: Tensor, net: nn.Module) -> tuple[Tensor, Tensor]:
+    """The outputs, and the parameter gradient [1, P] of a sum that weighs them unevenly."""
+    parameters = [p for p in net.parameters() if p.requires_grad]
+    if not parameters or not outputs.requires_grad:
+        return outputs.detach(), outputs.new_zeros(0, 1)
+    weights = torch.linspace(1, 2, outputs.numel(), dtype=outputs.dtype, device=outputs.device).view_as(outputs)
+    found = torch.autograd.grad((outputs * weights).sum(), parameters, materialize_grads=True)
+    return outputs.detach(), torch.cat([g.flatten() for g in found]).unsqueeze(0)
 
 
 def _any(value: Tensor, count: int) -> None:

@@ -216,6 +216,24 @@ def test_forward_mode_refuses_what_it_would_get_wrong(name):
     torch.testing.assert_close(got, FusedResidualLoss(BURGERS, backend="autograd")(net, points))
 
 
+FALLS_BACK = {
+    "normalize": lambda: Net(lambda s, x: s.b(functional.normalize(s.a(x)))),
+    "norm": lambda: Net(lambda s, x: s.b(s.a(x) / s.a(x).norm(dim=1, keepdim=True))),
+    "std": lambda: Net(lambda s, x: s.b(s.a(x) / s.a(x).std(1, keepdim=True))),
+    "distance": lambda: Net(lambda s, x: s.b(torch.exp(-(torch.cdist(x, s.c) ** 2))), c=nn.Parameter(torch.rand(8, 2))),
+}
+
+
+@pytest.mark.parametrize("name", FALLS_BACK)
+def test_forward_mode_without_a_gradient_is_not_chosen(name):
+    """torch's forward mode gives the derivatives, but not their parameter gradient, or not with many rows."""
+    net, points, found = FALLS_BACK[name](), torch.rand(40, 2), []
+    for backend in ("autograd", "auto"):
+        loss = FusedResidualLoss(BURGERS, backend=backend)(net, points)
+        found.append([loss, *torch.autograd.grad(loss, list(net.parameters()), materialize_grads=True)])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12)
+
+
 def test_layer_norm_against_finite_differences():
     """torch's own layer_norm has a wrong third derivative, which is the parameter gradient of a second-order PDE."""
     net, points = NETWORKS["layer_norm"](), torch.rand(5, 2)
