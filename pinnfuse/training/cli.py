@@ -10,7 +10,7 @@ import argparse
 import difflib
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -26,6 +26,8 @@ from pinnfuse.training.files import write_whole
 from pinnfuse.training.surrogate_config import SurrogateConfig
 
 # arguments of networks that a problem or a task gives
+_SECTIONS = ("options", "network", "training", "trainer", "record")
+_LARGEST_SEED = 2**32 - 1  # that Lightning takes
 _FROM_PROBLEM = {"in_features", "out_features", "bounds", "periods"}
 _FROM_TASK = {"in_channels", "out_channels", "dimension", "periodic"}
 
@@ -36,21 +38,32 @@ def parse(arguments: Sequence[str]) -> RunConfig:
     Raises:
         ValueError: a name that does not exist (with the nearest one), or a value of the wrong type.
     """
-    arguments = _with_resumed(_normalised(arguments))
+    arguments = _files_first(_with_resumed(_normalised(arguments)))
     names = _first_look(arguments)
     parser = make_parser(**names)
     try:
         config = parser.parse_args(arguments)
     except ArgumentError as error:
         message = str(error)
+        known = [option[2:] for action in parser._actions for option in action.option_strings]
         unknown = re.match(r"unrecognized arguments: --(\S+?)(=|\s|$)", message, re.IGNORECASE)
+        stray = re.search(r"(?:^O|does not accept o)ption '([\w.]+)'", message)
         if unknown:
-            known = {option[2:] for action in parser._actions for option in action.option_strings}
-            close = difflib.get_close_matches(unknown[1], known, n=1)
-            hint = f"Did you mean --{close[0]}? " if close else ""
-            message = f"there is no option --{unknown[1]}. {hint}--help shows all."
+            message = f"there is no option --{unknown[1]}. {_close(unknown[1], known, '--')}--help shows all."
+        elif stray:
+            fields = {
+                part
+                for name in parser.get_defaults(skip_validation=True).as_flat().__dict__
+                for part in name.split(".")
+            }
+            message = f"there is no option {stray[1]!r}. {_close(stray[1].split('.')[-1], fields)}--help shows all."
         raise ValueError(message) from error
     return _typed(config)
+
+
+def _close(name: str, known: Iterable[str], dashes: str = "") -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"Did you mean {dashes}{close[0]}? " if close else ""
 
 
 def load(path: Path) -> RunConfig:
@@ -138,6 +151,18 @@ def _normalised(arguments: Sequence[str]) -> list[str]:
     return out
 
 
+def _files_first(arguments: Sequence[str]) -> list[str]:
+    """`--config` before all other options: what is typed counts more than what a file says, whatever the order."""
+    files: list[str] = []
+    rest: list[str] = []
+    k = 0
+    while k < len(arguments):
+        size = 2 if arguments[k] == "--config" else 1
+        (files if arguments[k].partition("=")[0] == "--config" else rest).extend(arguments[k : k + size])
+        k += size
+    return files + rest
+
+
 def _with_resumed(arguments: list[str]) -> list[str]:
     """`--resume RUN` starts from the configuration of that run, and writes into its folder."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -166,15 +191,19 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
         if not Path(path).is_file():
             raise ValueError(f"--config: there is no file {path}")
         try:
-            content = yaml.safe_load(Path(path).read_text()) or {}
+            text = Path(path).read_text()
+            if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+                raise ValueError(f"--config: {path} holds YAML aliases (*name), which are not read. Write values out.")
+            content = yaml.safe_load(text)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"--config: {path} is not readable as YAML ({reason}). Mend it or write it anew."
             ) from error
         if not isinstance(content, dict):
-            raise ValueError(f"--config: {path} must hold a mapping of options; got {type(content).__name__}")
-        _refuse_classes(content, path)
+            got = "nothing" if content is None else type(content).__name__
+            raise ValueError(f"--config: {path} must hold a mapping of options; got {got}.")
+        _check_content(content, path)
         found |= {key: content[key] for key in ("pde", "problem", "model") if content.get(key) is not None}
         found["options"] |= content.get("options") or {}
     found |= {key: value for key, value in vars(given).items() if key != "config" and value is not None}
@@ -183,6 +212,18 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
         if option.startswith("--options."):
             found["options"][key] = yaml.safe_load(inline if equals else value)
     return found
+
+
+def _check_content(content: dict[str, Any], path: str) -> None:
+    """Names are names and sections are mappings; the parser would go astray on anything else."""
+    for key, value in content.items():
+        if value is None:
+            continue
+        kind = str if key in ("pde", "problem", "model") else dict if key in _SECTIONS else object
+        if not isinstance(value, kind):
+            expected = "a name" if kind is str else "a mapping of options"
+            raise ValueError(f"--config: `{key}` in {path} must be {expected}; got {value!r}.")
+    _refuse_classes(content, path)
 
 
 def _refuse_classes(value: Any, where: str) -> None:
@@ -201,13 +242,14 @@ def _typed(config: Namespace) -> RunConfig:
     """The parsed values as dataclasses; jsonargparse would instantiate any class that a YAML file names."""
     values = config.as_dict()
     values = {key: value for key, value in values.items() if key not in ("config", "list")}
+    values |= {key: {} for key in ("options", "trainer") if values.get(key) is None}
     run = _build(SurrogateConfig if is_surrogate(values["pde"], values["model"]) else RunConfig, values)
     if run.backend not in BACKENDS:
         raise ValueError(f"--backend: unknown {run.backend!r}. {nearest(run.backend, BACKENDS)}")
     if run.max_steps is not None and run.max_steps < 0:
         raise ValueError(f"--max-steps: expected 0 or more steps; got {run.max_steps}. Leave it out for all phases.")
-    if run.seed < 0:
-        raise ValueError(f"--seed: expected 0 or a positive number; got {run.seed}. Leave it out for 0.")
+    if not 0 <= run.seed <= _LARGEST_SEED:
+        raise ValueError(f"--seed: expected a number from 0 to {_LARGEST_SEED}; got {run.seed}. Leave it out for 0.")
     from lightning.pytorch import Trainer
 
     known = inspect.signature(Trainer).parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -111,7 +112,7 @@ class Run:
         try:
             options["strategy"] = strategy_for(options | config.trainer)
             return Trainer(**options | config.trainer)
-        except MisconfigurationException as error:
+        except (MisconfigurationException, TypeError, ImportError) as error:
             raise ValueError(f"Lightning refuses these settings (--devices, --strategy, --trainer): {error}") from error
 
     def _loggers(self) -> list[Logger]:
@@ -260,6 +261,9 @@ def find_checkpoint(resume: str) -> str:
 def read_checkpoint(path: str) -> dict[str, Any]:
     """A checkpoint of a run; ValueError if it is damaged or something else."""
     try:
+        with zipfile.ZipFile(path) as parts:
+            if damaged := parts.testzip():  # torch.load does not look at the checksums
+                raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         checkpoint["pinnfuse"]["step"]
     except Exception as error:

@@ -104,7 +104,7 @@ class SurrogateRun:
         try:
             options["strategy"] = strategy_for(options | config.trainer)
             return Trainer(**options | config.trainer)
-        except MisconfigurationException as error:
+        except (MisconfigurationException, TypeError, ImportError) as error:
             raise ValueError(f"Lightning refuses these settings (--devices, --strategy, --trainer): {error}") from error
 
     def prepare(self, say: Callable[[str], None] = lambda text: None) -> None:

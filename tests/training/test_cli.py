@@ -67,7 +67,7 @@ def test_saved_config_is_the_config(tmp_path):
         ("--pde toy --training.phases [{optimizer:adm}]", "phases"),
         ("--config nowhere.yaml", "no file nowhere.yaml"),
         ("--pde toy --max-steps -3", "--max-steps: expected 0 or more steps; got -3"),
-        ("--pde toy --seed -1", "--seed: expected 0 or a positive number; got -1"),
+        ("--pde toy --seed -1", "--seed: expected a number from 0 to 4294967295; got -1"),
         ("--pde toy --logger none --out {file}", "cannot write to"),
         ("--pde toy --logger none --out {file}/run", "cannot write to"),
         ("--pde toy --logger none --devices 0 --out {run}", "Lightning refuses"),
@@ -152,3 +152,47 @@ def test_help_is_plain_text(model):
     assert {"mlp": "Dense network:", "modified_mlp": "Gated network:", "siren": "Dense network of sines"}.get(
         model, "adaptive network:"
     ) in text
+
+
+def test_what_is_typed_counts_more_than_a_file_in_any_order(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("pde: toy\nseed: 1\nout: null\noptions:\nnetwork: {width: 20}\n")
+    run = cli.parse(["--out", "here", "--seed", "7", "--config", str(file), "--network.depth", "3"])
+    assert (run.out, run.seed, run.network["width"], run.network["depth"]) == ("here", 7, 20, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("pdee: toy", "no option 'pdee'. Did you mean pde"),
+        ("pde: toy\ntraining: {interiorr: 4}", "no option 'interiorr'. Did you mean interior"),
+        ("pde: toy\nnetwork: {widht: 4}", "no option 'widht'. Did you mean width"),
+        ("pde: [toy]", "`pde` in .* must be a name; got"),
+        ("options: [1]", "`options` in .* must be a mapping"),
+        ("network: 5", "`network` in .* must be a mapping"),
+        ("", "must hold a mapping of options; got nothing"),
+        ("a: &x [1]\nb: *x", "YAML aliases"),
+        ("pde: toy\nseed: 99999999999999999999999", "--seed: expected a number from 0 to"),
+    ],
+)
+def test_mistakes_in_a_file(tmp_path, text, message):
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        cli.parse(["--config", str(file)])
+
+
+def test_many_aliases_are_refused_at_once(tmp_path):
+    file = tmp_path / "a.yaml"
+    levels = "\n".join(f"l{k}: &l{k} [{', '.join([f'*l{k - 1}'] * 9)}]" for k in range(1, 9))
+    file.write_text(f"l0: &l0 [0]\n{levels}\n")
+    with pytest.raises(ValueError, match="YAML aliases"):
+        cli.parse(["--config", str(file)])
+
+
+@pytest.mark.parametrize("setting", ["--accelerator tpu", "--devices abc", "--devices -1 --accelerator cpu"])
+def test_what_lightning_refuses_is_one_line(setting, tmp_path, capsys):
+    arguments = ["--pde", "toy", "--logger", "none", "--out", str(tmp_path / "run"), *setting.split()]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: Lightning refuses") and "\n" not in error

@@ -121,11 +121,14 @@ def test_its_config_reruns_it(start, tmp_path):
     assert torch.equal(parameters(first), parameters(again))
 
 
-@pytest.mark.parametrize("content", [b"", b"not a checkpoint", None], ids=["empty", "text", "cut"])
-def test_damaged_checkpoint(start, content):
+@pytest.mark.parametrize("damage", ["empty", "text", "cut", "a bit"])
+def test_damaged_checkpoint(start, damage):
     run = go(start("run", "--max-steps", "3"))
     path = run.folder / "checkpoints" / "last.ckpt"
-    path.write_bytes(path.read_bytes()[:-500] if content is None else content)
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    path.write_bytes({"empty": b"", "text": b"not a checkpoint", "cut": whole[:-500], "a bit": flipped}[damage])
     with pytest.raises(ValueError, match=r"last\.ckpt is damaged, or not a checkpoint.*best\.ckpt"):
         Run(cli.parse(["--resume", str(run.folder)]))
 
