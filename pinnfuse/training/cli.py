@@ -51,11 +51,8 @@ def parse(arguments: Sequence[str]) -> RunConfig:
         if unknown:
             message = f"there is no option --{unknown[1]}. {_close(unknown[1], known, '--')}--help shows all."
         elif stray:
-            fields = {
-                part
-                for name in parser.get_defaults(skip_validation=True).as_flat().__dict__
-                for part in name.split(".")
-            }
+            names = vars(parser.get_defaults(skip_validation=True).as_flat())
+            fields = {part for name in names for part in name.split(".")}
             message = f"there is no option {stray[1]!r}. {_close(stray[1].split('.')[-1], fields)}--help shows all."
         raise ValueError(message) from error
     return _typed(config)
