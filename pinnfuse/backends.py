@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from pinnfuse.errors import BackendUnavailable, nearest
@@ -140,6 +141,7 @@ def _said(choice: Choice, asked: str) -> Choice:
 def engine(
     choice: Choice,
     net: nn.Module,
+    dtype: torch.dtype,
     space: ChannelSpace,
     outputs: Sequence[Output],
     coefficients: Sequence[float],
@@ -147,10 +149,13 @@ def engine(
     precision: str,
     check: Callable[[Tensor, int], None],
 ) -> JetEngine:
-    """The engine of a choice other than "autograd"; `check` sees a network's value where its width is unknown."""
+    """The engine of a choice other than "autograd", for points of that dtype.
+
+    `check` sees a network's value where its width is unknown.
+    """
     if choice.recognised is None:
         return ForwardModeEngine(net, space, outputs, check)
-    operands = choice.recognised.operands(net)
+    operands = choice.recognised.operands(net, dtype)
     if choice.backend == "triton":
         from pinnfuse.kernels import jets
 

@@ -344,7 +344,9 @@ class FusedResidualLoss(ResidualModule):
         precision = precisions.resolve(self.precision, points.dtype)
         coefficients = plan_.coefficients(self.constants)
         check = _value_check(self.pde.fields, "FusedResidualLoss")
-        return backends.engine(choice, net, plan_.space, plan_.outputs, coefficients, plan_, precision, check)
+        return backends.engine(
+            choice, net, points.dtype, plan_.space, plan_.outputs, coefficients, plan_, precision, check
+        )
 
     def _outputs(self, net: nn.Module, points: Tensor, plan_: JetPlan, choice: backends.Choice) -> Tensor:
         with precisions.torch_matmul(precisions.resolve(self.precision, points.dtype)):
@@ -444,7 +446,7 @@ def derivatives(
             if choice.recognised is not None:
                 checks.check_width(choice.recognised.program.output_width, field_names, caller)
             check = _value_check(field_names, caller)
-            engine = backends.engine(choice, net, space, requests, (), None, resolved, check)
+            engine = backends.engine(choice, net, points.dtype, space, requests, (), None, resolved, check)
             outputs = _FusedJets.apply(engine, points.detach(), *engine.operands)
     return dict(zip(names, outputs.unbind(0), strict=True))
 

@@ -393,6 +393,33 @@ def test_a_constant_may_be_zero(name):
     assert_same(loss_and_gradients(pde, net, points, "torch"), truth, 2e-5)
 
 
+@pytest.mark.parametrize("order", [6, 8])
+def test_the_highest_orders(order):
+    pde = PDE("u", "t x", equations=f"u_{'x' * order} + u*u_t")
+    net, points = case(pde, lambda a, b: nn.Sequential(nn.Linear(a, 4), nn.Tanh(), nn.Linear(4, b)), n=5)
+    truth = loss_and_gradients(pde, net, points, "autograd")
+    assert_same(loss_and_gradients(pde, net, points, "torch"), truth)
+
+
+class Doubled(nn.Module):
+    """Single precision, scaled by a buffer in double precision."""
+
+    def __init__(self, a, b):
+        super().__init__()
+        self.net = stack(a, b)
+        self.register_buffer("scale", torch.tensor([2.0], dtype=torch.float64))
+
+    def forward(self, x):
+        return self.net(x) * self.scale
+
+
+def test_a_buffer_of_another_precision():
+    net, points = Doubled(2, 1), torch.rand(9, 2)
+    got, truth = (loss_and_gradients(PDES["burgers"], net, points, backend) for backend in ("torch", "autograd"))
+    assert got["loss"].dtype == torch.float32
+    assert_same(got, truth, 1e-5)
+
+
 def test_a_parameter_set_to_zero():
     pde = PDES["burgers"]
     net, points = case(pde)

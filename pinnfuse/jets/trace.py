@@ -37,8 +37,8 @@ class Recognised:
     graph: fx.Graph
     operand_nodes: tuple[fx.Node | tuple[fx.Node, str], ...]
 
-    def operands(self, net: nn.Module) -> list[Tensor]:
-        """Operand tensors of this call, connected to the parameters by ordinary autograd."""
+    def operands(self, net: nn.Module, dtype: torch.dtype | None = None) -> list[Tensor]:
+        """Operand tensors of this call in that precision, connected to the parameters by ordinary autograd."""
         values: dict[fx.Node, Any] = {}
         for node in self._constants:
             values[node] = _run_node(node, values, net)
@@ -53,7 +53,7 @@ class Recognised:
                 module = module._modules[name]  # type: ignore[assignment]
             parameter = module._parameters.get(attribute)  # `getattr` is slow; a computed weight needs it
             found.append(getattr(module, attribute) if parameter is None else parameter)
-        return found
+        return found if dtype is None else [t if t.dtype == dtype else t.to(dtype) for t in found]
 
     @cached_property
     def _constants(self) -> list[fx.Node]:
@@ -584,8 +584,8 @@ class _Translator:
                 if node is source:
                     break
         result = values.get(source)
-        if not isinstance(result, Tensor):
-            raise NotRecognised(f"{source.name} is not a tensor")
+        if not isinstance(result, Tensor) or result.is_complex():
+            raise NotRecognised(f"{source.name} is not a real tensor")
         return tuple(result.shape)
 
     def _broadcast_width(self, x: int, operand: fx.Node, node: fx.Node, vector: bool) -> int:

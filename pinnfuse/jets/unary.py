@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
 import torch
@@ -39,7 +40,35 @@ def _tanh(z: Tensor, n: int, new: New = _own) -> Derivatives:
         lambda: d * ((120 * d - 120) * d + 16),
         lambda: s * d * ((480 - 720 * d) * d - 32),
     ]
-    return [s, *(f() for f in polynomials[:n])]
+    return [s, *(f() for f in polynomials[:n]), *_beyond(s, d, (-2, 1, 1), len(polynomials), n)]
+
+
+def _beyond(odd: Tensor, even: Tensor, rates: tuple[int, int, int], known: int, n: int) -> Derivatives:
+    """Derivatives `known` + 1 to n of a function with s' = e, where e' = a e o, o' = b e, o^2 = 1 - c e."""
+    out: Derivatives = []
+    for k in range(known + 1, n + 1):
+        total = torch.zeros_like(even)
+        for factor in reversed(_polynomial(k, rates)):
+            total.mul_(even).add_(factor)
+        out.append(total if k % 2 else total.mul_(odd))
+    return out
+
+
+@lru_cache(maxsize=64)
+def _polynomial(k: int, rates: tuple[int, int, int]) -> tuple[int, ...]:
+    """Factors of e^0, e^1, ... in derivative k, which is p(e) for odd k and o p(e) for even k."""
+    if k == 1:
+        return (0, 1)
+    a, b, c = rates
+    p = _polynomial(k - 1, rates)
+    out = [0] * (len(p) + k % 2)
+    for i, factor in enumerate(p):
+        if k % 2 == 0:  # (p(e))' = o a e p'
+            out[i] += a * i * factor
+        else:  # (o p(e))' = b e p + a (1 - c e) e p'
+            out[i] += a * i * factor
+            out[i + 1] += (b - a * c * i) * factor
+    return tuple(out)
 
 
 def _sigmoid(z: Tensor, n: int, new: New = _own) -> Derivatives:
@@ -54,7 +83,7 @@ def _sigmoid(z: Tensor, n: int, new: New = _own) -> Derivatives:
         lambda: p * (1 + p * (120 * p - 30)),
         lambda: p * c * (1 + p * (360 * p - 60)),
     ]
-    return [s, *(f() for f in polynomials[:n])]
+    return [s, *(f() for f in polynomials[:n]), *_beyond(c, p, (1, -2, 4), len(polynomials), n)]
 
 
 def _softplus(z: Tensor, n: int, new: New = _own) -> Derivatives:
@@ -136,7 +165,10 @@ def _atan(z: Tensor, n: int, new: New = _own) -> Derivatives:
         lambda: 24 * ((5 * q - 10) * q + 1) * d**5,
         lambda: -240 * z * ((3 * q - 10) * q + 3) * d**6,
     ]
-    return [torch.atan(z), *(f() for f in polynomials[:n])]
+    out: Derivatives = [torch.atan(z), *(f() for f in polynomials[:n])]
+    for k in range(len(polynomials), n):  # derivative k of (1 + z^2) s' = 1
+        out.append(-d * (2 * k * z * _present(out[k]) + k * (k - 1) * _present(out[k - 1])))
+    return out
 
 
 def _power(exponent: float) -> Rule:
