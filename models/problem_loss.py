@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
@@ -59,6 +60,10 @@ class ProblemLoss(nn.Module):
         for name in weights:
             if name not in known:
                 raise ValueError(f"loss_weights: no equation or condition {name!r}. {nearest(name, known)}")
+            if not (math.isfinite(weights[name]) and weights[name] >= 0):
+                raise ValueError(
+                    f"loss_weights: the weight of {name!r} must be finite and >= 0; got {weights[name]!r}."
+                )
         equations = {name: weights[name] for name in problem.pde.equations if name in weights}
         self.interior = FusedResidualLoss(problem.pde, backend, precision, equation_weights=equations)
         self.conditions = nn.ModuleList(FusedResidualLoss(c.pde, backend, precision) for c in conditions)

@@ -153,14 +153,15 @@ def _need_tensor(name: str, value: object, caller: str) -> None:
         )
 
 
-def check_finite(points: Tensor, caller: str) -> None:
-    bad = ~torch.isfinite(points)
+def check_finite(name: str, rows: Tensor, caller: str) -> None:
+    """A tensor [N, ...] must hold neither NaN nor Inf; synchronises a GPU."""
+    bad = ~torch.isfinite(rows)
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
         raise ValueError(
-            f"{caller}: `points` must be finite; {int(bad.any(dim=1).sum())} of {points.shape[0]} rows hold NaN or "
-            f"Inf, the first is row {row}: {points[row].tolist()}. Drop them with "
-            "points[torch.isfinite(points).all(dim=1)]."
+            f"{caller}: `{name}` must be finite; {int(bad.any(dim=1).sum())} of {rows.shape[0]} rows hold NaN or "
+            f"Inf, the first is row {row}: {rows[row].tolist()}. Drop them with "
+            f"{name}[torch.isfinite({name}).all(dim=1)]."
         )
 
 

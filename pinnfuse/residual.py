@@ -25,6 +25,7 @@ from pinnfuse.jets.plan import derivative_plan, evaluate_residuals, plan
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.parameters import ResidualModule
 from pinnfuse.pde import PDE, parse_jet
+from pinnfuse.pde.jet import split_names
 
 
 def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,7 +163,8 @@ class FusedResidualLoss(ResidualModule):
         precision: None follows `torch.get_float32_matmul_precision()`; "float32", "tf32" or "bf16x3" overrides it.
         equation_weights: one number per equation, by name or in order; 1 by default. Kept as a buffer: it may be
             changed in place while training.
-        check_finite: look for NaN and Inf in the points and for negative weights at every call (synchronises a GPU).
+        check_finite: look for NaN and Inf in points and weights, and for negative weights, at every call
+            (synchronises a GPU).
 
     Example:
         >>> loss_fn = FusedResidualLoss(PDE("u", "t x", equations={"heat": "u_t - 0.1*u_xx"}))
@@ -329,7 +331,9 @@ class FusedResidualLoss(ResidualModule):
             named["point_weights"] = weights
         checks.check_tensors(named, points, caller)
         if self.check_finite:
-            checks.check_finite(points, caller)
+            checks.check_finite("points", points, caller)
+            if weights is not None:
+                checks.check_finite("point_weights", weights, caller)
         return net, columns, weights
 
     def _choice(self, net: nn.Module, points: Tensor) -> tuple[JetPlan, backends.Choice]:
@@ -425,8 +429,7 @@ def derivatives(
         BackendUnavailable: an explicit backend cannot run here.
     """
     caller = "derivatives"
-    field_names = tuple(fields.split() if isinstance(fields, str) else fields)
-    coordinate_names = tuple(coordinates.split() if isinstance(coordinates, str) else coordinates)
+    field_names, coordinate_names = split_names(fields), split_names(coordinates)
     backends.check_name(backend, caller)
     net = checks.unwrap(net, caller)
     checks.check_points(points, coordinate_names, caller)

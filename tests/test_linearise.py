@@ -66,6 +66,13 @@ def test_residuals_of_a_problem_are_those_of_its_jacobian():
     assert {k: v.item() for k, v in terms.items()} == pytest.approx({k: v.item() for k, v in separate.items()})
 
 
+@pytest.mark.parametrize("weight", [-1.0, float("nan")])
+def test_weights_of_terms_are_not_negative(weight):
+    for name in ("lid", "continuity"):
+        with pytest.raises(ValueError, match=r"loss_weights: the weight of .* must be finite and >= 0"):
+            ProblemLoss(problems.get("navier_stokes"), weights={name: weight})
+
+
 def test_a_network_without_closed_form_is_refused():
     class Odd(nn.Module):
         def forward(self, x):

@@ -79,6 +79,20 @@ BAD = {
         lambda: derivatives(stack(2, 2), POINTS, ["u_z"], fields="u v", coordinates="t x"),
         "u_z",
     ),
+    "capital": (
+        lambda: derivatives(stack(2, 2), POINTS, ["U_t"], fields="u, v", coordinates="t, x"),
+        "Did you mean 'u_t'",
+    ),
+    "weight nan": (
+        lambda: loss(point_weights=torch.full((9,), float("nan")), check_finite=True),
+        "`point_weights` must be finite",
+    ),
+    "inputs": (lambda: loss(net=stack(3, 2)), r"`net` must run on points \[N, 2\]"),
+    "inputs of autograd": (lambda: loss(net=stack(3, 2), backend="autograd"), r"`net` must run on points \[N, 2\]"),
+    "inputs of derivatives": (
+        lambda: derivatives(stack(3, 2), POINTS, ["u_t"], fields="u v", coordinates="t x"),
+        r"`net` must run on points \[N, 2\]",
+    ),
     "names type": (lambda: derivatives(stack(2, 2), POINTS, "u_x", fields="u v", coordinates="t x"), "must be a list"),
 }
 
@@ -102,6 +116,26 @@ def test_width_of_networks_without_closed_form(backend):
 
     with pytest.raises(ValueError, match="got 3 columns"):
         loss(net=Odd(), backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["auto", "autograd"])
+def test_a_constant_network_has_a_loss_and_no_gradient(backend):
+    class Constant(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = stack(2, 2)
+
+        def forward(self, x):
+            return torch.ones(len(x), 2)
+
+    net = Constant()
+    got = FusedResidualLoss(PDE("u v", "t x", equations={"a": "u_t + u", "b": "v_x - 2"}), backend=backend)(net, POINTS)
+    assert got.item() == pytest.approx(5.0)
+
+
+def test_names_may_be_separated_by_commas():
+    found = derivatives(stack(2, 2), POINTS, ["u_t", "v"], fields="u,v", coordinates="t, x")
+    assert list(found) == ["u_t", "v"]
 
 
 def test_an_explicit_backend_does_not_fall_back():

@@ -45,6 +45,8 @@ class ForwardModeEngine(ChunkedEngine):
 
     def _backward(self, gradient: Tensor, state: Any, gradients: Gradients) -> None:
         outputs, leaves = state
+        if not outputs.requires_grad:  # a network without parameters, or one that is constant
+            return
         chosen = [i for i, w in enumerate(gradients.wanted) if w]
         found = torch.autograd.grad(outputs, [leaves[i] for i in chosen], gradient, allow_unused=True)
         for i, g in zip(chosen, found, strict=True):

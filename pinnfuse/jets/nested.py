@@ -29,13 +29,26 @@ def nested_outputs(
         # inside inference_mode nothing would be recorded, and every derivative would be zero
         own = points.clone() if points.is_inference() else points
         x = own if own.requires_grad else own.detach().requires_grad_(True)
-        value = net(x)
+        value = call(net, x)
         check(value, points.shape[0])
         known: dict[tuple[MultiIndex, int], Tensor] = {}
         zero = (0,) * points.shape[1]
         for alpha, column in requests:
             _derivative(alpha, column, zero, value, x, known)
         return torch.stack([known[request] for request in requests])
+
+
+def call(net: nn.Module, points: Tensor) -> Tensor:
+    """`net(points)`, with a clearer error where its layers do not fit the points."""
+    try:
+        return net(points)
+    except RuntimeError as error:
+        if "cannot be multiplied" not in str(error):
+            raise
+        raise ValueError(
+            f"`net` must run on points [N, {points.shape[1]}], one column per coordinate; its layers do not fit: "
+            f"{error}. Change its first layer, or the coordinates."
+        ) from error
 
 
 def _derivative(

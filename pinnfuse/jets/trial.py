@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pinnfuse.jets.forward_mode import forward_mode_outputs
-from pinnfuse.jets.nested import nested_outputs
+from pinnfuse.jets.nested import call, nested_outputs
 from pinnfuse.jets.space import MultiIndex
 from pinnfuse.jets.tracing import fingerprint
 
@@ -53,9 +53,13 @@ def _compare_on(net: nn.Module, few: Tensor, indices: tuple[MultiIndex, ...]) ->
     with torch.random.fork_rng(devices):
         try:
             with torch.no_grad():
-                width = net(few).shape[1]
+                width = call(net, few).shape[1]
             requests = [(alpha, column) for alpha in indices for column in range(width)]
             truth, true_gradient = _with_gradient(nested_outputs(net, few, requests, _any), net)
+        except ValueError as error:
+            if isinstance(error.__cause__, RuntimeError):  # of `call`
+                raise
+            return ""
         except Exception:  # what the caller gets wrong shows, and is told, in the call itself
             return ""
         finally:

@@ -106,6 +106,9 @@ class JetSpace:
         self.names = names
         self.jets: dict[sympy.Symbol, Jet] = {}
         self.sizes: dict[sympy.Expr, int] = {}
+        self.expanded: dict[
+            sympy.Expr, sympy.Expr
+        ] = {}  # laplacian(laplacian(u)) holds the inner one once a coordinate
 
     def symbol(self, jet: Jet) -> sympy.Symbol:
         """The symbol of a jet, named like it."""
@@ -130,6 +133,11 @@ class JetSpace:
         Raises:
             ValueError: the derivative of a jump or of a data column, an order above 8, or a result too large.
         """
+        if expression not in self.expanded:
+            self.expanded[expression] = self._expand(expression)
+        return self.expanded[expression]
+
+    def _expand(self, expression: sympy.Expr) -> sympy.Expr:
         if isinstance(expression, AppliedUndef):
             return self.symbol(self.jet(expression))
         if isinstance(expression, sympy.Derivative):

@@ -6,6 +6,7 @@ Jet("u", (1, 2), ("t", "x"))  =  d^3 u / (dt dx^2),   written  u_txx
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -113,9 +114,17 @@ def why_no_jet(text: str, fields: Sequence[str], coordinates: Sequence[str]) -> 
             suffix = text[len(name) + 1 :]
             return (
                 f"{name!r} is a field, but {suffix!r} is not spelled by up to {MAX_ORDER} of the coordinates "
-                f"{', '.join(coordinates)}. "
+                f"{', '.join(coordinates)}. {_closest(text, fields, coordinates)}"
             )
-    return ""
+    return _closest(text, fields, coordinates) if "_" in text else ""
+
+
+def _closest(text: str, fields: Sequence[str], coordinates: Sequence[str]) -> str:
+    """The low derivative that looks most like `text`."""
+    names = [f"{field}_{x * n}" for field in fields for x in coordinates for n in (1, 2)][:1000]
+    same = [name for name in names if name.lower() == text.lower()]
+    close = same or difflib.get_close_matches(text, names, n=1)
+    return f"Did you mean {close[0]!r}? " if close else ""
 
 
 def parse_jet(text: str, fields: Sequence[str] | str, coordinates: Sequence[str] | str) -> Jet:

@@ -320,7 +320,7 @@ class _Parser:
 
 
 def check_numbers(expression: sympy.Expr) -> None:
-    """Refuse exact numbers and exponents that have grown past what double precision holds (x**60 * x**60).
+    """Refuse exact numbers and exponents that have grown past what double precision holds (x**60 * x**60), and (-2)**u.
 
     Raises:
         ValueError: with the number.
@@ -330,6 +330,8 @@ def check_numbers(expression: sympy.Expr) -> None:
             raise ValueError("an exact number in the expression has too many digits.")
     for power in expression.atoms(sympy.Pow):
         exponent = power.exp
+        if power.base.is_number and power.base.is_nonpositive and not exponent.is_number:
+            raise ValueError(f"{node_text(power)} is not real: {power.base} <= 0 to a power that varies.")
         if exponent.is_number and abs(exponent) > MAX_EXPONENT:
             raise ValueError(f"the exponent {node_text(exponent)} is larger than {MAX_EXPONENT}.")
 

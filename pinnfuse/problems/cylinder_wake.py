@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pinnfuse.domains import Box, Region
 from pinnfuse.pde import PDE, Parameter
+from pinnfuse.problems.checks import positive
 from pinnfuse.problems.condition import Condition, dirichlet, observations
 from pinnfuse.problems.problem import Problem
 from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
@@ -37,11 +38,14 @@ def cylinder_wake(file: str | None = None, reynolds: float | None = 100.0) -> Pr
     Args:
         file: .csv with a header line, or .npz, with columns x, y, t, u, v and perhaps p; others are ignored. Without it
             the problem can be looked at, but not sampled.
-        reynolds: of the measured flow, where known: the right answers are then l1 = 1 and l2 = 1 / reynolds.
+        reynolds: of the measured flow, > 0, where known: the right answers are then l1 = 1 and l2 = 1 / reynolds.
 
     Raises:
-        ValueError: the file is missing or damaged, a column is missing, or a value is not a finite number.
+        ValueError: `reynolds` is not > 0, the file is missing or damaged, a column is missing, or a value is not a
+            finite number.
     """
+    if reynolds is not None:
+        positive("cylinder_wake", reynolds=reynolds)
     pde = PDE(
         fields="u v p",
         coordinates=COORDINATES,
@@ -156,9 +160,15 @@ def _read_csv(path: Path) -> dict[str, Array]:
 def _read_npz(path: Path) -> dict[str, Array]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: np.asarray(archive[name], dtype=np.float64).ravel() for name in archive.files}
+            return {name: _real(name, archive[name]) for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"cylinder_wake: {path.name} is not a readable .npz of numbers: {error}.") from None
+
+
+def _real(name: str, column: Array) -> Array:
+    if np.iscomplexobj(column):
+        raise ValueError(f"column {name} is complex")
+    return np.asarray(column, dtype=np.float64).ravel()
 
 
 def _box_around(file: str, points: Array) -> Box:

@@ -114,6 +114,8 @@ REFUSED = {
     "(1/3)**99*(1/3)**99*(1/3)**99*(1/3)**99*(1/3)**99*(1/3)**99*(1/3)**99": (1, "too many digits"),
     "(x**99)**99": (1, "larger than 100"),
     "x**60*x**60": (1, "larger than 100"),
+    "(-2)**x": (1, "not real"),
+    "1 + 0**x": (1, "not real"),
     "exp(exp(exp(100)))": (5, "too large"),
     "exp(1e300)": (1, "too large"),
     "sin(1e999)": (5, "not a finite real number"),

@@ -1,6 +1,7 @@
 """PDE as a value: what goes in, what it prints, and what it refuses."""
 
 import copy
+import math
 import os
 import pickle
 import subprocess
@@ -117,6 +118,13 @@ def test_a_hundred_coordinates(text: str) -> None:
     repr(pde), hash(pde)
     assert time.perf_counter() - begin < 1
     assert sum(jet.order == 2 and max(jet.index) == 2 for jet in pde.derivatives) == 100
+
+
+def test_nested_laplacians_are_carried_out_once() -> None:
+    begin = time.perf_counter()
+    nested = PDE("u", "a b c d e f g h i j", equations="laplacian(laplacian(laplacian(laplacian(u))))")
+    assert len(nested.derivatives) == math.comb(13, 4)
+    assert time.perf_counter() - begin < 20
 
 
 def test_long_coordinate_names() -> None:
@@ -264,6 +272,8 @@ BAD = [
     ({"equations": {"e": D(sympy.Symbol("f") * field("u", *coordinates("t x")), sympy.Symbol("x"))}}, "unknown symbol"),
     ({"equations": {"e": sympy.Symbol("u") * sympy.oo}}, "not a finite real number"),
     ({"equations": {"e": "u_t"}, "coordinates": "x"}, "'t' is not spelled"),
+    ({"equations": {"e": "U_t"}}, "Did you mean 'u_t'"),
+    ({"equations": {"e": sympy.Pow(-2, sympy.Symbol("x")) * sympy.Symbol("u")}}, "not real"),
 ]
 
 

@@ -99,6 +99,9 @@ def damaged(tmp_path, how):
     elif how == "objects":
         path = tmp_path / "wake.npz"
         np.savez(path, x=np.array([{}], dtype=object))
+    elif how == "complex":
+        path = tmp_path / "wake.npz"
+        np.savez(path, **{name: column * (1 + 1j) for name, column in columns.items()})
     elif how == "lengths":
         path = tmp_path / "wake.npz"
         np.savez(path, **{**columns, "u": np.zeros(7)})
@@ -121,11 +124,18 @@ def damaged(tmp_path, how):
         ("npz", "not a readable .npz"),
         ("objects", "not a readable .npz"),
         ("lengths", "differ in length"),
+        ("complex", "is complex"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_reason(tmp_path, how, words):
     with pytest.raises(ValueError, match=words):
         get(damaged(tmp_path, how))
+
+
+@pytest.mark.parametrize("reynolds", [0.0, -100.0, float("nan")])
+def test_the_reynolds_number_is_positive(reynolds):
+    with pytest.raises(ValueError, match="reynolds"):
+        problems.get("navier_stokes", "cylinder_wake", reynolds=reynolds)
 
 
 @pytest.mark.skipif(not SAMPLE.is_file(), reason="no collected reference files here")
