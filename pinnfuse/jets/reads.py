@@ -40,15 +40,16 @@ class Reads:
         self.codes: dict[types.CodeType, dict[str, Any]] = {}
         self._classes: list[type] | None = None
         self._attributes: list[tuple[int, str]] = []  # (position of the module, name)
+        self.eager = False  # Python computed with tensors, so their values are part of the graph
         self.problem = ""  # why the graph would not be what the forward computes
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Note what runs inside. Whoever profiles this thread does not see the trace."""
+    def watching(self, net: nn.Module) -> Iterator[None]:
+        """Note what runs inside, a trace of `net`. Whoever profiles this thread does not see the trace."""
         outer = sys.getprofile()
         sys.setprofile(self._note)
         try:
-            with _NoEagerTensors(self):
+            with _EagerTensors(self, net):
                 yield
         finally:
             sys.setprofile(outer)
@@ -105,7 +106,7 @@ class Reads:
         modules = modules_of(net)
         if self._classes is None:
             self._look_through(modules)
-        picture = _Picture(self.names, {id(m) for m in modules})
+        picture = _Picture(self.names, {id(m) for m in modules}, self.eager)
         return (
             *(picture.named(space.get(name, _MISSING), name) for space, name in self._globals),
             *map(picture.of, self._classes or ()),
@@ -127,8 +128,8 @@ class Reads:
 class _Picture:
     """Values as nested tuples. Attributes that no code names are left out; a cycle ends at its second visit."""
 
-    def __init__(self, names: frozenset[str] | None, modules: set[int]):
-        self._names, self._modules = names, modules
+    def __init__(self, names: frozenset[str] | None, modules: set[int], eager: bool):
+        self._names, self._modules, self._eager = names, modules, eager
         self._seen: set[int] = set()
         self._left = 4000
 
@@ -149,8 +150,8 @@ class _Picture:
             return value
         if isinstance(value, _SAME_FOREVER) or id(value) in self._modules or id(value) in self._seen:
             return id(value)
-        if isinstance(value, Tensor):  # its numbers are looked up at every call, see _NoEagerTensors
-            return (id(value), value.shape, value.dtype, value.device)
+        if isinstance(value, Tensor):
+            return (id(value), value.shape, value.dtype, value.device, _numbers(value) if self._eager else None)
         self._seen.add(id(value))
         if kind is types.FunctionType and not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
             return (id(value), *self._attributes(value)) if value.__dict__ else id(value)
@@ -229,12 +230,20 @@ class _Picture:
                 yield self.named(value, name)
 
 
-class _NoEagerTensors(TorchFunctionMode):
-    """Notes a computation with a tensor that existed before the trace: its result would be frozen into the graph."""
+def _numbers(tensor: Tensor) -> Any:
+    """What tells that a tensor was written to: its numbers where they are few and on the host, else torch's counter."""
+    if tensor.device.type == "cpu" and tensor.numel() <= 64:
+        return tensor.detach().tolist()
+    return None if tensor.is_inference() else tensor._version
 
-    def __init__(self, reads: Reads):
+
+class _EagerTensors(TorchFunctionMode):
+    """Notes a computation with a tensor that existed before the trace: its result is frozen into the graph."""
+
+    def __init__(self, reads: Reads, net: nn.Module):
         super().__init__()
         self._reads = reads
+        self._own = {id(t) for t in (*net.parameters(), *net.buffers())}
         self._made: dict[int, Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -242,9 +251,9 @@ class _NoEagerTensors(TorchFunctionMode):
         traced = any(isinstance(a, fx.Proxy) for a in given)
         old = [a for a in given if isinstance(a, Tensor) and id(a) not in self._made]
         if old and not traced and not _is_shape(func):
-            self._reads.problem = (
-                f"it computes with a tensor outside of its parameters, buffers and attributes ({_title(func)})"
-            )
+            self._reads.eager = True
+            if any(t.requires_grad or id(t) in self._own for t in old):
+                self._reads.problem = f"it computes with its parameters where torch.fx does not see it ({_title(func)})"
         result = func(*args, **(kwargs or {}))
         if not old and not traced:
             self._made.update((id(t), t) for t in _flat((result,)) if isinstance(t, Tensor))

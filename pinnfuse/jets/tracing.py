@@ -53,7 +53,7 @@ def _traced(net: nn.Module, in_width: int) -> tuple[fx.Graph, Reads]:
     before = [(m, {name: _copy(value) for name, value in m.__dict__.items()}) for m in modules_of(net)]
     state, reads = torch.random.get_rng_state(), Reads()
     try:
-        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad(), reads.watching():
+        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad(), reads.watching(net):
             warnings.filterwarnings("ignore", message="Was not able to add assertion")
             graph = Tracer(in_width, reads).trace(net, concrete_args=_defaults(net))
         for node in graph.nodes:

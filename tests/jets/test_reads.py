@@ -237,6 +237,20 @@ def test_a_change_of_what_a_forward_reads_is_seen(name, monkeypatch):
     assert_same(net)
 
 
+@pytest.mark.parametrize("change", [lambda n: n.low.data.sub_(1.0), lambda n: n.high.__setitem__(0, 5.0)])
+def test_bounds_that_are_no_buffers(change):
+    """The usual scaling to [-1, 1]: torch.fx does not see `high - low`, but its tensors are watched."""
+
+    def forward(net, x):
+        return net.m(2 * (x - net.low) / (torch.from_numpy(net.high) - net.low) - 1)
+
+    net = Net(forward, low=torch.zeros(2), high=np.ones(2))
+    assert recognise(net, 2) is recognise(net, 2)
+    assert_same(net)
+    change(net)
+    assert_same(net)
+
+
 def test_nothing_is_traced_again_while_training():
     """Optimiser steps change tensors, which are no reason to trace; neither is what no code names."""
     net = Net(lambda s, x: s.m(x) * s.k["a"] * TENSOR, k={"a": 1.0}, trainer=object())
