@@ -1,4 +1,4 @@
-"""The accuracy table of the README from `summary.json` files: table.py benchmarks/results/*/training"""
+"""The accuracy table of the README from `summary.json` files: table.py [benchmarks/results/*/training]"""
 
 from __future__ import annotations
 
@@ -25,5 +25,6 @@ def rows(folder: Path) -> list[str]:
 
 if __name__ == "__main__":
     print("| problem | field | relative L2 | steps | time of fit | machine |\n| --- | --- | --- | --- | --- | --- |")
-    for folder in sys.argv[1:]:
-        print("\n".join(rows(Path(folder))))
+    here = Path(__file__).parent / "results"
+    for folder in map(Path, sys.argv[1:]) if sys.argv[1:] else sorted(here.glob("*/training")):
+        print("\n".join(rows(folder)))

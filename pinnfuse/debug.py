@@ -98,9 +98,8 @@ def compare(
         return _difference(op, ref, tensors, dtype, scale, allowed)
 
     rows = [differ(given, dtype) for dtype in dtypes]
-    ranges = [
-        f"input {k}: {list(x.shape)} from {float(x.min()):.3g} to {float(x.max()):.3g}" for k, x in enumerate(given)
-    ]
+    spans = [(list(x.shape), float(x.detach().min()), float(x.detach().max())) for x in given]
+    ranges = [f"input {k}: {shape} from {low:.3g} to {high:.3g}" for k, (shape, low, high) in enumerate(spans)]
     bad = next((k for k, row in enumerate(rows) if not row.ok), None)
     if bad is None:
         return Report(rows, None, ranges)

@@ -17,21 +17,22 @@ from pinnfuse.models.recorded import RecordedModule
 
 
 class RunProgress(ProgressBar):
-    """One line on a terminal, nothing elsewhere.
+    """One line on a terminal; elsewhere (a file, a batch system) a line at times, for whoever follows it.
 
     Args:
         title: in front of the bar.
         total: planned steps.
         console: where it is drawn.
         interval: seconds between two updates.
+        lines_every: least seconds between two lines where there is no terminal; one follows a validation.
     """
 
-    def __init__(self, title: str, total: int, console: Console, interval: float = 0.2):
+    def __init__(self, title: str, total: int, console: Console, interval: float = 0.2, lines_every: float = 10.0):
         super().__init__()
-        self.title, self.total, self.interval = title, total, interval
+        self.title, self.total, self.interval, self.lines_every = title, total, interval, lines_every
         self.console = console
         self._bar: Progress | None = None
-        self._shown = 0.0
+        self._started = self._shown = time.monotonic()
 
     def disable(self) -> None:
         """Lightning calls this on all processes but the first."""
@@ -41,6 +42,7 @@ class RunProgress(ProgressBar):
         """Nothing: it is drawn unless disabled."""
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        self._started = self._shown = time.monotonic()
         if not self.console.is_terminal or self.console.quiet:
             return
         wide = self.console.width >= 110  # 80 columns hold the numbers alone
@@ -66,6 +68,19 @@ class RunProgress(ProgressBar):
         if self._bar is not None and time.monotonic() - self._shown >= self.interval:
             self._draw(trainer, module)
 
+    def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
+        assert isinstance(module, RecordedModule)
+        now = time.monotonic()
+        if self.console.is_terminal or self.console.quiet or now - self._shown < self.lines_every:
+            return
+        self._shown = now
+        self.console.print(
+            f"{self.title}: step {trainer.global_step:,} of {self.total:,}, {module.schedule.phase.optimizer}, loss "
+            f"{_loss(module)}, rel L2 {_errors(module)}, {now - self._started:.0f} s",
+            highlight=False,
+            soft_wrap=True,
+        )
+
     @contextmanager
     def doing(self, what: str) -> Iterator[None]:
         """Say in the bar what holds up the steps."""
@@ -81,8 +96,8 @@ class RunProgress(ProgressBar):
             self._task,
             completed=trainer.global_step,
             phase=module.schedule.phase.optimizer,
-            loss="-" if math.isnan(module.last_loss) else f"{module.last_loss:.2e}",  # NaN before the first row
-            error=" ".join(f"{n} {module.rel_l2[n]:.1e}" for n in module.headline if n in module.rel_l2) or "-",
+            loss=_loss(module),
+            error=_errors(module),
         )
         self._bar.refresh()
 
@@ -96,3 +111,11 @@ class RunProgress(ProgressBar):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _loss(module: RecordedModule) -> str:
+    return "-" if math.isnan(module.last_loss) else f"{module.last_loss:.2e}"  # NaN before the first row
+
+
+def _errors(module: RecordedModule) -> str:
+    return " ".join(f"{n} {module.rel_l2[n]:.1e}" for n in module.headline if n in module.rel_l2) or "-"

@@ -146,8 +146,9 @@ def _kernels() -> Any:
 
 
 def _grid(caller: str, dx: float | None, dy: float | None, boundary: Any) -> Grid:
-    if boundary is None or dx is None or dy is None:
-        _say(caller)
+    left_open = {"spacing 1": dx is None or dy is None, "periodic boundaries": boundary is None}
+    if any(left_open.values()):
+        _say(caller, " and ".join(what for what, missing in left_open.items() if missing))
     return _build(1.0 if dx is None else float(dx), 1.0 if dy is None else float(dy), boundary or "periodic")
 
 
@@ -163,9 +164,9 @@ def _reacting(grid: Grid, reaction: float) -> LinearOperator:
 
 
 @cache
-def _say(caller: str) -> None:
+def _say(caller: str, taken: str) -> None:
     warnings.warn(
-        f"flashpde.{caller}: what the article leaves open is taken as spacing 1 and periodic boundaries. Pass dx, dy, "
-        "boundary=..., or use pinnfuse.grid, where they are explicit.",
+        f"flashpde.{caller}: what the call leaves open is taken as {taken}. Pass dx, dy and boundary=..., or use "
+        "pinnfuse.grid, where all are explicit.",
         stacklevel=4,
     )

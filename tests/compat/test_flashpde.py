@@ -26,7 +26,7 @@ def quiet():
 
 def test_what_the_article_leaves_open_is_said_once():
     flashpde._say.cache_clear()
-    with pytest.warns(UserWarning, match="spacing 1 and periodic"):
+    with pytest.warns(UserWarning, match="spacing 1 and periodic boundaries"):
         flashpde.laplacian_2d(torch.rand(8, 8))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
