@@ -4,15 +4,25 @@ import math
 import re
 from pathlib import Path
 
+import lightning
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 
 def test_the_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, flow = re.findall(r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    code, module, flow = re.findall(
+        r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.M | re.S
+    )
     names: dict[str, object] = {}
     exec(compile(code, "README.md", "exec"), names)
     assert all(p.grad is not None for p in names["net"].parameters())
     assert "closed form" in capsys.readouterr().out
+    exec(compile(module, "README.md", "exec"), names)
+    settings = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    trainer = lightning.Trainer(max_steps=2, enable_model_summary=False, **settings)
+    trainer.fit(names["Burgers"](), DataLoader([torch.rand(2)] * 16, batch_size=8))
+    assert trainer.global_step == 2
     exec(compile(flow, "README.md", "exec"), names)
     decay = names["flow"].max_speed() / math.exp(-2 * 0.05)
     assert decay == pytest.approx(math.cos(math.pi / 64) ** 2, rel=2e-3)  # the largest at the centres of cells
