@@ -10,6 +10,7 @@ and the gradient is the mean of the s_r g_r. `shares` gives the s_r, which are o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,12 @@ from torch import Tensor, distributed
 def size() -> int:
     """Number of processes, R."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+def lost(error: BaseException) -> bool:
+    """Whether an error is what torch raises when another process of the run is gone."""
+    words = "gloo|nccl|connection (closed|reset|refused)|broken pipe"
+    return size() > 1 and re.search(words, str(error), re.IGNORECASE) is not None
 
 
 def rank() -> int:

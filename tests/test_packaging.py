@@ -23,7 +23,7 @@ IMPORT_NAMES = {
     "pytorch-optimizer": "pytorch_optimizer",
     "pyyaml": "yaml",
 }  # where it differs from the distribution's
-LIGHTNING_USERS = ("callbacks", "datamodules", "models", "tracking", "training")
+LIGHTNING_USERS = ("callbacks", "datamodules", "models", "tracking", "training", "bench.data_parallel")
 
 
 def package_files(root: Path) -> set[str]:
@@ -172,7 +172,7 @@ import pinnfuse
 
 def import_all(package):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        if module.name.split(".")[1] in {may_use_it!r}:
+        if {{module.name.split(".")[1], module.name.partition(".")[2]}} & set({may_use_it!r}):
             continue
         imported = importlib.import_module(module.name)
         if module.ispkg:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pinnfuse import parallel
 from pinnfuse.models.pinn import NonFiniteLoss
 from pinnfuse.models.recorded import RecordedModule
 
@@ -72,6 +73,8 @@ class Checkpoints(Callback):
             raise
         except (OSError, RuntimeError) as error:  # torch's zip writer turns a full disk into a RuntimeError
             temporary.unlink(missing_ok=True)
+            if parallel.lost(error):  # writing is collective
+                raise
             raise OSError(f"cannot write the checkpoint {path} ({str(error).partition(chr(10))[0]})") from error
         if trainer.is_global_zero:
             os.replace(temporary, path)

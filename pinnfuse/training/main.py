@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 
@@ -15,8 +14,6 @@ from pinnfuse.errors import BackendUnavailable
 from pinnfuse.training.cli import parse
 from pinnfuse.training.listing import listing
 from pinnfuse.training.quiet import first_process, silence
-
-_LOST = "gloo|nccl|connection (closed|reset|refused)|broken pipe"  # in what torch raises when a process is gone
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     except RuntimeError as error:
-        if parallel.size() == 1 or not re.search(_LOST, str(error), re.IGNORECASE):
+        if not parallel.lost(error):
             raise
         say_lost(str(error).strip().partition("\n")[0], resume_with(run.folder))
         os._exit(1)  # what ends in good order would wait for the others
