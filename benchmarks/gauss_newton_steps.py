@@ -75,7 +75,7 @@ def run(case: str, curvature: bool, lower: float, steps: int) -> list[dict[str, 
 def main(out: str, steps: str = "40") -> None:
     torch.set_num_threads(1)
     found = {case: {name: run(case, *way, int(steps)) for name, way in WAYS.items()} for case in CASES}
-    result = {"versions": machine.versions(), "commit": machine.commit(), "networks": CASES, "ways": WAYS}
+    result = machine.head(torch.device("cpu")) | {"networks": CASES, "ways": WAYS}
     Path(out).mkdir(parents=True, exist_ok=True)
     (Path(out) / "gauss_newton_steps.json").write_text(json.dumps(result | {"rows": found}, indent=2) + "\n")
 

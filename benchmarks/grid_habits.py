@@ -13,7 +13,6 @@ Writes `<out>/<machine>/habits.json`. `quick`: small sizes, to see that it runs.
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import sys
@@ -123,12 +122,7 @@ def main(out: str, quick: str = "") -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     folder = Path(out) / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
-    }
+    report = machine.head(device)
     parts = {"products": products, "layouts": layouts, "batches": batches, "precision": precision, "memory": memories}
     for name, part in parts.items():
         try:

@@ -9,7 +9,6 @@ a card: one small size, plain torch, to see that it runs.
 
 from __future__ import annotations
 
-import datetime
 import json
 import sys
 from collections.abc import Callable
@@ -35,10 +34,7 @@ def main(out: str, sizes: str = "64,256,1024,4096,8192") -> None:
     folder = Path(out) / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
+        **machine.head(device),
         "rows": [],
     }
     for n in map(int, sizes.split(",") if device.type == "cuda" else ["64"]):

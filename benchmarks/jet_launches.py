@@ -88,7 +88,7 @@ def main(out: Path, names: list[str], keep: bool) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     folder = out / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {"machine": folder.name, "versions": machine.versions(), "commit": machine.commit()}
+    report: dict[str, Any] = machine.head(device)
     for text in names or CASES:
         case_name, width, precision, points = text.split(":")
         case = Case(case_name, int(width), 6, int(points), precision, device)

@@ -103,7 +103,7 @@ def write(out: str, device: torch.device, steps: int, found: dict[str, list[tupl
     }
     folder = Path(out) / machine.name(device).replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
-    result = {"versions": machine.versions(), "commit": machine.commit(), "steps": steps, "rows": rows}
+    result = machine.head(device) | {"steps": steps, "rows": rows}
     (folder / "training_steps.json").write_text(json.dumps(result, indent=2) + "\n")
 
 

@@ -169,7 +169,7 @@ def main() -> int:
     parts = folder / "two_cards"
     shutil.rmtree(parts, ignore_errors=True)
     parts.mkdir(parents=True)
-    head: Row = {"machine": machine.name(device), "versions": machine.versions(), "commit": machine.commit()}
+    head: Row = machine.head(device)
     head |= {"clocks": machine.clocks(device), "quick": options.quick}
     died = False
     chosen = [name for name in STAGES if name in options.stages]

@@ -7,7 +7,6 @@ cavity         steady flow at Re 100 and 1000: u on x = 1/2 and v on y = 1/2 aga
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 import time
@@ -52,10 +51,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     report = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
+        **machine.head(device),
         "goals": {"decay_error at 256": DECAY, "centre_line_error at the finest": CENTRE_LINES, "order": ORDER},
         "rows": rows,
     }

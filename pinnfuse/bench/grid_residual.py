@@ -14,7 +14,6 @@ The floor is the time of reading all fields twice and writing their gradient onc
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -297,10 +296,7 @@ def run(
     folder = Path(out) / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
+        **machine.head(device),
         "pde": NAVIER_STOKES.to_text(),
         **(extra or {}),
         "rows": [],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.metadata
 import platform
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -64,3 +66,13 @@ def commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return result.stdout.strip() or None if (root / ".git").exists() else None
+
+
+def head(device: torch.device) -> dict[str, Any]:
+    """How every report of a measurement begins: when, on what, with which versions, of which commit."""
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "machine": name(device),
+        "versions": versions(),
+        "commit": commit(),
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -61,10 +60,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
     folder = Path(out) / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
+        **machine.head(device),
         "settings": asdict(settings),
         "rows": [],
         "crossover": [],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -84,10 +83,7 @@ def run(settings: Settings, out: str | Path, logger: str | None = None, console:
     folder = Path(out) / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
+        **machine.head(device),
         "settings": asdict(settings),
         "rows": [],
     }

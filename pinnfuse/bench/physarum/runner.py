@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 from collections.abc import Callable
@@ -44,13 +43,7 @@ def run(device: torch.device, out: str | Path, console: Console, *, seconds: flo
 
 def head(device: torch.device) -> Row:
     """What a report was measured on, and when."""
-    return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine.name(device),
-        "clocks": machine.clocks(device),
-        "versions": machine.versions(),
-        "commit": machine.commit(),
-    }
+    return machine.head(device) | {"clocks": machine.clocks(device)}
 
 
 def measure(case: Case, device: torch.device, seconds: float) -> Row:
