@@ -89,7 +89,7 @@ class SurrogateRun:
             loggers.append(QuietWandbLogger(self.folder, record.project, asdict(config)))
         options |= {
             "devices": config.devices,
-            "num_nodes": getattr(config, "num_nodes", 1),
+            "num_nodes": config.num_nodes,
             "strategy": config.strategy,
             "logger": loggers,
             "callbacks": [
