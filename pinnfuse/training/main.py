@@ -30,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         from pinnfuse.callbacks.watch import say_lost
         from pinnfuse.models.pinn import NonFiniteLoss
+        from pinnfuse.training.folder import resume_with
         from pinnfuse.training.marching import make_run  # Lightning and W&B, which --list does without
-        from pinnfuse.training.run import resume_with
 
     try:
         with console.status("reading the settings") as status:

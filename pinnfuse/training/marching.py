@@ -18,8 +18,9 @@ from pinnfuse.problems import Problem
 from pinnfuse.problems.windows import State, Windowed, edges, window
 from pinnfuse.training import cli
 from pinnfuse.training.config import RunConfig
+from pinnfuse.training.folder import make_folder, read_checkpoint, run_folder
 from pinnfuse.training.quiet import first_process
-from pinnfuse.training.run import Run, make_folder, read_checkpoint, run_folder
+from pinnfuse.training.run import Run
 from pinnfuse.training.summary import Summary
 from pinnfuse.training.surrogate_config import SurrogateConfig
 from pinnfuse.training.surrogates import SurrogateRun

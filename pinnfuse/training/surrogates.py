@@ -2,117 +2,52 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from pinnfuse import tasks
-from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, PeerWatch, RunProgress, Stopwatch
+from pinnfuse.callbacks import Stopwatch
 from pinnfuse.datamodules.grids import GridDataModule
 from pinnfuse.models.operators import for_task
 from pinnfuse.models.surrogate import GridSurrogate
-from pinnfuse.optimizers import total_steps
 from pinnfuse.tasks import MapTask, WindowTask
-from pinnfuse.tracking import History, QuietWandbLogger
-from pinnfuse.training import cli, surrogate_measures
+from pinnfuse.tracking import QuietWandbLogger
+from pinnfuse.training import surrogate_measures
+from pinnfuse.training.base import TrainingRun
 from pinnfuse.training.files import write_whole
-from pinnfuse.training.fitting import trainer_options
-from pinnfuse.training.quiet import first_process
-from pinnfuse.training.run import (
-    find_checkpoint,
-    make_folder,
-    read_checkpoint,
-    resume_with,
-    run_folder,
-    strategy_for,
-)
-from pinnfuse.training.summary import device_name, finite, versions
+from pinnfuse.training.summary import device_name, versions
 from pinnfuse.training.surrogate_config import SurrogateConfig
 from pinnfuse.training.surrogate_summary import SurrogateSummary
 
 
-class SurrogateRun:
-    """A run that is set up but not started; the interface of `Run`.
+class SurrogateRun(TrainingRun):
+    """A run of a task; the interface of `Run`.
 
     Args:
         config: resolved, see `pinnfuse.training.cli.parse`.
         console: of the progress bar.
     """
 
+    holds = "network or task"
+    config: SurrogateConfig
+    module: GridSurrogate
+    data: GridDataModule
+
     def __init__(self, config: SurrogateConfig, console: Console | None = None):
-        self.config = config
         self.task = tasks.get(config.pde, **config.options)
-        self.folder = run_folder(replace(config, problem=config.model))
-        config.out = str(self.folder)
-        if first_process():
-            make_folder(self.folder, config.resume)
-        self.checkpoint = find_checkpoint(config.resume) if config.resume else None
+        super().__init__(config, config.model)
         training = config.training
-        planned = total_steps(training.phases)
-        self.steps = planned if config.max_steps is None else min(config.max_steps, planned)
-        torch.manual_seed(config.seed)
         net = for_task(self.task, config.model, **config.network)
         self.module = GridSurrogate(self.task, net, training, config.backend, config.record.log_every)
-        self.resumed_at = self._resume(self.checkpoint) if self.checkpoint else 0
         device = "cuda" if config.accelerator in ("auto", "gpu") and torch.cuda.is_available() else "cpu"
-        self.data = GridDataModule(self.task, training, config.seed, config.data, planned, device=device)
+        self.data = GridDataModule(self.task, training, config.seed, config.data, self.planned, device=device)
         self.stopwatch = Stopwatch(self.data.points_per_step, training.max_seconds)
-        self.stop = GracefulStop()
-        self.history = History(None if config.logger == "none" else self.folder / "metrics.csv")
-        self.trainer = self._trainer(console or Console())
+        self.set_up(console or Console(), f"{config.pde.replace('_', ' ')}, {config.model}")
 
-    def _resume(self, path: str) -> int:
-        """Check that the checkpoint is whole and fits; returns the steps it has done. The trainer loads it."""
-        checkpoint = read_checkpoint(path)
-        try:
-            self.module.load_state_dict(checkpoint["state_dict"])
-        except RuntimeError as error:
-            raise ValueError(
-                f"--resume: {path} holds another network or task than these options describe. Leave out options that "
-                f"change them.\n{error}"
-            ) from error
-        return int(checkpoint["pinnfuse"]["step"])
-
-    def _trainer(self, console: Console) -> Trainer:
-        config, record = self.config, self.config.record
-        options = trainer_options(self.steps, record.log_every, max(1, record.validate_every), config.accelerator)
-        loggers: list[Logger] = [self.history]
-        if config.logger == "wandb":
-            loggers.append(QuietWandbLogger(self.folder, record.project, asdict(config)))
-        options |= {
-            "devices": config.devices,
-            "num_nodes": config.num_nodes,
-            "strategy": config.strategy,
-            "logger": loggers,
-            "callbacks": [
-                PeerWatch(resume_with(self.folder)),
-                self.stop,
-                self.stopwatch,
-                Checkpoints(self.folder / "checkpoints", record.checkpoint_seconds),
-                FirstLook(record.validate_first),
-                RunProgress(f"{config.pde.replace('_', ' ')}, {config.model}", self.steps, console),
-            ],
-        }
-        try:
-            options["strategy"] = strategy_for(options | config.trainer)
-            return Trainer(**options | config.trainer)
-        except (MisconfigurationException, TypeError, ImportError) as error:
-            raise ValueError(f"Lightning refuses these settings (--devices, --strategy, --trainer): {error}") from error
-
-    def prepare(self, say: Callable[[str], None] = lambda text: None) -> None:
-        """What takes seconds before the first step: samples, W&B.
-
-        Args:
-            say: told what is being done.
-        """
+    def _prepare(self, say: Callable[[str], None]) -> None:
         if self.config.threads is not None:
             if self.config.threads < 1:
                 raise ValueError(f"`threads` must be at least 1, or left out; got {self.config.threads}")
@@ -121,22 +56,6 @@ class SurrogateRun:
         self.data.prepare(lambda done, count: say(f"computing samples (kept for later runs): {done} of {count}"))
         if not self.checkpoint:
             self.module.calibrate(self.data.examples())
-        for logger in self.trainer.loggers:
-            if isinstance(logger, QuietWandbLogger):
-                say("starting Weights & Biases")
-                logger.experiment  # noqa: B018  # which starts it
-
-    def fit(self) -> None:
-        """Train to the end of the schedule, a limit, or Ctrl-C."""
-        self.prepare()
-        if first_process():
-            cli.save(self.config, self.folder / "config.yaml")
-        if self.checkpoint:
-            self.history.resume(self.resumed_at)
-        safe: dict[str, Any] = (
-            {"weights_only": True} if "weights_only" in inspect.signature(Trainer.fit).parameters else {}
-        )
-        self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint, **safe)
 
     def finish(self) -> SurrogateSummary:
         """Compare with held-out solutions, write `summary.json` and `figures/`; returns the summary."""
@@ -158,8 +77,7 @@ class SurrogateRun:
                 if isinstance(logger, QuietWandbLogger):
                     for row in rollout:
                         logger.experiment.log({f"rollout/{name}": value for name, value in row.items()})
-                    logger.finish(files, finite(asdict(summary)))
-                logger.save()
+            self.log_end(files, summary)
         return summary
 
     def summary(self, found: surrogate_measures.Predicted) -> SurrogateSummary:

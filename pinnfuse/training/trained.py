@@ -14,7 +14,7 @@ from pinnfuse.problems import Problem
 from pinnfuse.problems.windows import Windowed, edges, window
 from pinnfuse.training import cli
 from pinnfuse.training.config import RunConfig
-from pinnfuse.training.run import read_checkpoint
+from pinnfuse.training.folder import read_checkpoint
 
 WEIGHTS = "weights.pt"
 """Written by `keep_weights`: a checkpoint without optimiser and loops."""

@@ -10,7 +10,8 @@ from pinnfuse.callbacks import Refinement
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.datamodules.collocation import CollocationStream
 from pinnfuse.training import quiet
-from pinnfuse.training.run import _unique, strategy_for
+from pinnfuse.training.base import strategy_for
+from pinnfuse.training.folder import _unique
 
 FIXED = ["--training.point_weights", "attention", "--training.resample_every", "0"]
 NAME = "loss.point_weights.interior.value"

@@ -10,7 +10,8 @@ import torch
 from pinnfuse.models.pinn import Diverged, NonFiniteLoss
 from pinnfuse.models.problem_loss import ProblemLoss
 from pinnfuse.training import cli
-from pinnfuse.training.run import Run, read_checkpoint, run_folder
+from pinnfuse.training.folder import read_checkpoint, run_folder
+from pinnfuse.training.run import Run
 
 KEYS = ["pde", "problem", "backend", "precision", "device", "seed", "steps", "seconds", "loss", "rel_l2", "parameters"]
 KEYS += ["step_ms", "autograd_step_ms", "speedup", "peak_memory_mb", "autograd_peak_memory_mb", "versions"]
