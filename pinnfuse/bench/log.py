@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,10 @@ def log(report: dict[str, Any], folder: Path) -> None:
     """One run in `folder/wandb`: a table of all rows, the picture, and the settings; offline without an account."""
     import wandb
 
-    from pinnfuse.tracking.wandb import logged_in  # needs Lightning
+    from pinnfuse.tracking.wandb import start_run  # needs Lightning
 
-    run = wandb.init(
-        project="pinnfuse-bench",
-        name=f"jets {report['machine']}",
-        dir=folder,
-        mode=os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline"),  # type: ignore[arg-type]
-        config={key: value for key, value in report.items() if key != "rows"},
-        settings=wandb.Settings(silent=True, quiet=True, console="off"),
-    )
+    config = {key: value for key, value in report.items() if key != "rows"}
+    run = start_run("pinnfuse-bench", folder, config, name=f"jets {report['machine']}")
     flat = [_flat(row) for row in report["rows"]]
     columns: list[str | int] = list(dict.fromkeys(key for row in flat for key in row))
     table = wandb.Table(columns=columns, data=[[row.get(str(key)) for key in columns] for row in flat])

@@ -173,23 +173,16 @@ class _Live:
     """Frames of a running simulation in Weights & Biases; offline without an account."""
 
     def __init__(self, options: Namespace):
-        import os
         from pathlib import Path
 
         import wandb
 
-        from pinnfuse.tracking.wandb import logged_in
+        from pinnfuse.tracking.wandb import start_run
 
         self.wandb = wandb
         folder = Path(_names(options.out)[0]).resolve().parent if _names(options.out) else Path.cwd()
         folder.mkdir(parents=True, exist_ok=True)
-        self.run = wandb.init(
-            project="pinnfuse-physarum",
-            dir=folder,
-            mode=os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline"),  # type: ignore[arg-type]
-            config=options.as_dict(),
-            settings=wandb.Settings(silent=True, quiet=True, console="off"),
-        )
+        self.run = start_run("pinnfuse-physarum", folder, options.as_dict())
 
     def show(self, step: int, frame: Any) -> None:
         self.run.log({"frame": self.wandb.Image(frame.convert("RGB"))}, step=step)

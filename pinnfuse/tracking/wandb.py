@@ -6,11 +6,14 @@ import netrc
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import WandbLogger
+
+if TYPE_CHECKING:
+    from wandb import Run
 
 
 def logged_in() -> bool:
@@ -24,8 +27,33 @@ def logged_in() -> bool:
         return False
 
 
+def _options(project: str, config: Mapping[str, Any] | None, name: str | None) -> dict[str, Any]:
+    """What every run is started with: silent, and offline unless the user is logged in or sets WANDB_MODE."""
+    import wandb
+
+    mode = os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline")
+    quiet = wandb.Settings(silent=True, quiet=True, console="off", x_disable_stats=mode == "offline")
+    return {"project": project, "name": name, "config": dict(config or {}), "mode": mode, "settings": quiet}
+
+
+def start_run(
+    project: str, folder: str | Path, config: Mapping[str, Any] | None = None, name: str | None = None
+) -> Run:
+    """A run whose files lie in `folder/wandb`: silent, and offline unless the user is logged in or sets WANDB_MODE.
+
+    Args:
+        project: name of the W&B project.
+        folder: must exist.
+        config: shown with the run.
+        name: of the run; W&B invents one.
+    """
+    import wandb
+
+    return wandb.init(dir=folder, **_options(project, config, name))
+
+
 class QuietWandbLogger(WandbLogger):
-    """`WandbLogger` into `folder/wandb`: offline unless the user is logged in or sets WANDB_MODE; silent.
+    """`WandbLogger` with what `start_run` starts; the run begins with the first use of `experiment`.
 
     Args:
         folder: of the run.
@@ -34,17 +62,7 @@ class QuietWandbLogger(WandbLogger):
     """
 
     def __init__(self, folder: Path, project: str, config: Mapping[str, Any]):
-        import wandb
-
-        mode = os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline")
-        super().__init__(
-            project=project,
-            name=Path(folder).name,
-            save_dir=folder,
-            mode=mode,
-            config=dict(config),
-            settings=wandb.Settings(silent=True, quiet=True, console="off", x_disable_stats=mode == "offline"),
-        )
+        super().__init__(save_dir=folder, **_options(project, config, Path(folder).name))
         self._wandb_init.pop("anonymous", None)  # W&B warns of it, even of None
 
     @rank_zero_only

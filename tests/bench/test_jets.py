@@ -14,6 +14,7 @@ from pinnfuse import BackendUnavailable, FusedResidualLoss
 from pinnfuse.bench import Settings, engines, peers, run, runner, timing
 from pinnfuse.bench.cases import PDES, Case
 from pinnfuse.cli.main import main
+from tests.tracking.offline import read
 
 CPU = torch.device("cpu")
 
@@ -150,9 +151,18 @@ def test_engines_take_turns() -> None:
 
 def test_rows_reach_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
-    run(Settings(["burgers"], [8], [1], [32], against=[], seconds=0.01), tmp_path, logger="wandb")
-    (file,) = tmp_path.glob("*/wandb/offline-run-*/*.wandb")
-    assert file.stat().st_size > 1000
+    (row,) = run(Settings(["burgers"], [8], [1], [32], against=[], seconds=0.01), tmp_path, logger="wandb")
+    (folder,) = tmp_path.iterdir()
+    found = read(folder)
+    assert found.config["settings"]["cases"] == ["burgers"]
+    (logged,) = found.rows
+    table = json.loads((found.files / logged["rows.path"]).read_text())
+    (values,) = table["data"]
+    assert len(values) == len(table["columns"]) == logged["rows.ncols"]
+    kept = dict(zip(table["columns"], values, strict=True))
+    assert kept["name"] == "burgers" and kept["points"] == 32 and kept["ms_median"] == row["ms"]["median"]
+    with Image.open(found.files / logged["picture.path"]) as image, Image.open(folder / "jets.png") as picture:
+        assert image.tobytes() == picture.tobytes()
 
 
 def test_an_explicit_backend_that_cannot_run_is_a_skipped_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

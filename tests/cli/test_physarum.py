@@ -10,6 +10,7 @@ from PIL import Image
 
 from pinnfuse.cli.main import main
 from pinnfuse.simulation import Physarum
+from tests.tracking.offline import read
 
 SMALL = ["physarum", "--device", "cpu", "--backend", "torch", "--shape", "20x30", "--agents", "60", "--steps", "12"]
 
@@ -60,7 +61,12 @@ def test_a_wrong_value_is_one_line(
 def test_live_frames_reach_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert main([*SMALL, "--every", "6", "--live", "--out", str(tmp_path / "a.gif")]) == 0
-    assert len(list(tmp_path.glob("wandb/offline-run-*/files/media/images/frame_*.png"))) == 2
+    found = read(tmp_path)
+    assert found.config["agents"] == 60
+    assert [row["_step"] for row in found.rows] == [6, 12]
+    for row in found.rows:
+        with Image.open(found.files / row["frame.path"]) as image:
+            assert image.size == (30, 20)
 
 
 def test_bench(tmp_path: Path) -> None:

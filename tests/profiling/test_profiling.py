@@ -11,6 +11,7 @@ from pinnfuse.cli.main import main
 from pinnfuse.profiling import profile, trace
 from pinnfuse.simulation import Physarum
 from pinnfuse.simulation.physarum import STAGES
+from tests.tracking.offline import read
 
 CPU = torch.device("cpu")
 
@@ -81,7 +82,8 @@ def test_the_command(tmp_path: Path, capsys, monkeypatch) -> None:
     assert main([*command, "--out", str(tmp_path), "--logger", "wandb"]) == 0
     out = capsys.readouterr().out
     assert "physarum/diffuse" in out and "first call" in out
-    assert (tmp_path / "physarum.pt.trace.json").exists() and list(tmp_path.glob("wandb/offline-run-*"))
+    sizes = {name: (tmp_path / name).stat().st_size for name in ("physarum.pt.trace.json", "physarum.folded")}
+    assert read(tmp_path).artifacts == {"pinnfuse-profile": sizes}
 
 
 @pytest.mark.gpu

@@ -1,61 +1,13 @@
 """The offline W&B run is read back from its file."""
 
-import json
-import struct
-import time
-
 import pytest
 import wandb
 from PIL import Image
-from wandb.proto import wandb_internal_pb2
 
-from pinnfuse.tracking import QuietWandbLogger, logged_in
+from pinnfuse.tracking import QuietWandbLogger, logged_in, start_run
 from pinnfuse.training import cli
 from pinnfuse.training.run import Run
-
-
-def records(content, block=32_768):
-    """A .wandb file: seven bytes of header, then LevelDB log records (checksum, length, type) in blocks."""
-    assert content[:4] == b":W&B"
-    position, parts = 7, b""
-    while position + 7 <= len(content):
-        if block - position % block < 7:  # no room for another header: padding
-            position += block - position % block
-            continue
-        _, length, kind = struct.unpack_from("<IHB", content, position)
-        if position + 7 + length > len(content):  # still being written
-            return
-        parts += content[position + 7 : position + 7 + length]
-        position += 7 + length
-        if kind in (1, 4):  # the whole record, or its last part
-            yield parts
-            parts = b""
-
-
-def finished(path, seconds=60):
-    """The records of a run that was finished; W&B's own process may still be writing them."""
-    for _ in range(10 * seconds):
-        found = [wandb_internal_pb2.Record.FromString(data) for data in records(path.read_bytes())]
-        if any(record.WhichOneof("record_type") == "exit" for record in found):
-            return found
-        time.sleep(0.1)
-    raise TimeoutError(f"{path} has no end")
-
-
-def read(folder):
-    """History rows, summary and configuration of the one offline run in a folder."""
-    (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
-    rows, summary, config = [], {}, {}
-    for record in finished(path):
-        kind = record.WhichOneof("record_type")
-        if kind == "history":
-            rows.append({i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in record.history.item})
-        elif kind == "summary":
-            summary |= {i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in record.summary.update}
-        elif kind in ("config", "run"):
-            update = record.config.update if kind == "config" else record.run.config.update
-            config |= {i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in update}
-    return rows, summary, config
+from tests.tracking.offline import read
 
 
 @pytest.fixture
@@ -73,13 +25,26 @@ def test_values_images_and_config_are_in_the_file(tmp_path, offline, capfd):
     Image.new("RGB", (4, 4)).save(tmp_path / "u.png")
     logger.finish({"u": tmp_path / "u.png"}, {"steps": 100, "rel_l2": {"u": 0.25}})
     assert wandb.run is None
-    rows, summary, config = read(tmp_path)
-    assert [row["trainer/global_step"] for row in rows[:2]] == [50, 100]
-    assert rows[0]["loss/total"] == 0.5 and rows[0]["val/rel_l2/u"] == 0.25 and rows[1]["loss/total"] == 0.125
-    assert summary["steps"] == 100
-    assert config["pde"] == "heat" and config["network"] == {"width": 3}
-    assert list(tmp_path.glob("wandb/offline-run-*/files/media/images/figures/u_*.png"))
+    run = read(tmp_path)
+    assert [row["trainer/global_step"] for row in run.rows[:2]] == [50, 100]
+    assert run.rows[0]["loss/total"] == 0.5 and run.rows[0]["val/rel_l2/u"] == 0.25
+    assert run.rows[1]["loss/total"] == 0.125
+    assert run.summary["steps"] == 100
+    assert run.config["pde"] == "heat" and run.config["network"] == {"width": 3}
+    (figure,) = [row["figures/u.path"] for row in run.rows if "figures/u.path" in row]
+    with Image.open(run.files / figure) as image:
+        assert image.size == (4, 4)
     assert capfd.readouterr() == ("", "")  # nothing on the terminal
+
+
+def test_a_run_outside_of_training(tmp_path, offline, capfd):
+    run = start_run("project", tmp_path, {"steps": 3}, name="a name")
+    run.log({"speed": 0.5}, step=7)
+    run.finish()
+    found = read(tmp_path)
+    assert [(row["_step"], row["speed"]) for row in found.rows] == [(7, 0.5)]
+    assert found.config["steps"] == 3
+    assert capfd.readouterr() == ("", "")
 
 
 def test_logged_in_is_decided_without_asking(monkeypatch, tmp_path, offline):
@@ -119,9 +84,9 @@ def test_a_run_is_tracked(tmp_path, offline):
     run = Run(cli.parse([*options, "--record.animations", "no", "--out", str(tmp_path)]))
     run.fit()
     run.finish()
-    rows, summary, config = read(tmp_path)
+    found = read(tmp_path)
     tracked = {}
-    for row in rows:
+    for row in found.rows:
         step = row.get("trainer/global_step")
         tracked |= {(key, step): value for key, value in row.items() if "/" in key and not key.startswith("figures")}
     for key, (steps, values) in run.history.series().items():
@@ -132,9 +97,9 @@ def test_a_run_is_tracked(tmp_path, offline):
     assert {"loss/total", "loss/heat", "loss/initial", "loss/walls", "val/rel_l2/u"} <= names
     perf = {"step_ms", "points_per_s", "peak_memory_mb", "speedup_vs_autograd", "memory_vs_autograd"}
     assert {f"perf/{name}" for name in perf} <= names
-    assert {key for row in rows for key in row} >= {"figures/loss._type", "figures/u._type"}
-    assert config["network"]["width"] == 8 and config["training"]["interior"] == 32
-    assert summary["steps"] == 4
+    assert {key for row in found.rows for key in row} >= {"figures/loss._type", "figures/u._type"}
+    assert found.config["network"]["width"] == 8 and found.config["training"]["interior"] == 32
+    assert found.summary["steps"] == 4
 
 
 def test_every_figure_is_kept_once(tmp_path, offline):
@@ -142,7 +107,7 @@ def test_every_figure_is_kept_once(tmp_path, offline):
     logger = QuietWandbLogger(tmp_path, "project", {})
     logger.log_metrics({"loss/total": 0.5}, step=1)
     logger.finish({"u": tmp_path / "u.png"}, {"steps": 1})
-    rows, summary, _ = read(tmp_path)
-    assert sum("figures/u._type" in row for row in rows) == 1
-    assert summary["steps"] == 1
-    assert len(list(tmp_path.glob("wandb/offline-run-*/files/media/images/figures/*"))) == 1
+    run = read(tmp_path)
+    (figure,) = [row["figures/u.path"] for row in run.rows if "figures/u.path" in row]
+    assert run.summary["steps"] == 1
+    assert list((run.files / "media/images/figures").iterdir()) == [run.files / figure]
