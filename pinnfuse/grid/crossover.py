@@ -1,10 +1,8 @@
 """From which size on a kernel pays: below it the host's time per call decides, and plain torch may be faster.
 
-On compute capability 9.0 the library's own answer stands: kernels at every size. On an H200 a call, forward and
-backward, took at most 1.43 times a hand-written `torch.roll` (benchmarks/results/NVIDIA_H200/ops.json), before its
-host work was halved; plain torch, which is general code, takes 2.5 to 4 times `torch.roll` in host time (on a CPU).
-Elsewhere "auto" measures both as called, once for each operator, dtype and power of two of points up to LARGE, and
-keeps the faster one on disk (`crossovers.json` in the cache folder).
+On every card "auto" measures both as called, once for each operator, dtype and power of two of points up to LARGE, with
+and without gradient, and keeps the faster one on disk (`crossovers.json` in the cache folder). No table is shipped:
+the host's time depends on the processor and on the versions of torch and of this library as much as on the card.
 """
 
 from __future__ import annotations
@@ -17,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pinnfuse.kernels.measured import Store, card, unmeasured
+import pinnfuse
+from pinnfuse.kernels.measured import Store, card
 
 log = logging.getLogger("pinnfuse")
-LARGE = 2**20
+LARGE = 2**22
 """Points of a field, batch included, from which on its bytes decide and not the host."""
 ROUNDS, CALLS = 5, 8
 TIE = 0.95
@@ -29,25 +28,26 @@ _store: Store[str] = Store("crossovers.json", str, lambda entry: entry if entry 
 
 
 def prefix(name: str, dtype: torch.dtype, device: torch.device, variant: Any = "") -> str:
-    """What the sizes of an operator are measured under; "" where the library's own answer holds."""
-    if not unmeasured(device):
+    """What the sizes of an operator are measured under; "" without a card, where there is nothing to choose."""
+    if device.type != "cuda":
         return ""
-    return ", ".join([card(device), name, *([str(variant)] if variant else []), str(dtype).removeprefix("torch.")])
+    versions = f"torch {torch.__version__}, pinnfuse {pinnfuse.__version__}"
+    what = [name, *([str(variant)] if variant else []), str(dtype).removeprefix("torch.")]
+    return ", ".join([card(device), versions, *what])
 
 
 def known(measured: str, tensors: Sequence[Tensor]) -> str | None:
-    """What was found for these tensors, None if nothing yet."""
-    if tensors[0].numel() >= LARGE:
+    """What was found for these tensors, None if nothing yet. Kernels where the host's time does not count: for large
+    fields, and in a CUDA graph or a compiled function."""
+    if tensors[0].numel() >= LARGE or torch.compiler.is_compiling() or _capturing(tensors[0]):
         return "triton"
     return _store.known(_key(measured, tensors))
 
 
 def faster(measured: str, kernel: Callable[..., Any], plain: Callable[..., Any], tensors: Sequence[Tensor]) -> str:
-    """ "torch" or "triton" for these tensors, measured if it is not known and can be measured now."""
+    """ "torch" or "triton" for these tensors, measured if it is not known."""
     found = known(measured, tensors)
     if found is None:
-        if torch.compiler.is_compiling() or _capturing(tensors[0]):
-            return "triton"
         times = _seconds((plain, kernel), tensors)
         found = "torch" if times[0] < TIE * times[1] else "triton"
         key = _key(measured, tensors)

@@ -2,7 +2,7 @@
 
     "torch"   plain torch, any device, differentiable any number of times
     "triton"  one kernel forward, one backward, on a card
-    "auto"    kernels on a card, else plain torch; small fields on cards that are not known: what was measured faster
+    "auto"    kernels on a card, else plain torch; small fields on a card: what was measured faster there
 
 An explicit choice never falls back. With PINNFUSE_STRICT=1 neither does "auto" silently: a CPU tensor on a machine
 with a card, or a kernel that does not compile, raises.
@@ -55,7 +55,7 @@ def check_name(backend: str, caller: str) -> None:
 @dataclass(frozen=True)
 class Choice:
     """What runs an operator; `explicit` choices do not fall back. `measured`: what the sizes from which on its kernel
-    pays are kept under, "" where it always does (`pinnfuse.grid.crossover`)."""
+    pays are kept under, "" where nothing is measured (`pinnfuse.grid.crossover`)."""
 
     backend: str
     explicit: bool

@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+import pinnfuse
 from pinnfuse import PDE, FusedGridResidualLoss, Grid
 from pinnfuse.grid import crossover, dispatch
 from pinnfuse.grid.dispatch import Choice
@@ -95,10 +96,39 @@ def test_residual_losses_follow_the_same_rule(interpreter, monkeypatch):
     assert other.explain(u).backend == "triton"  # another equation
 
 
-@pytest.mark.gpu
-def test_cards_the_library_knows_are_not_measured():
-    from pinnfuse.grid.dispatch import choose
+def test_what_is_kept_names_all_it_depends_on(monkeypatch):
+    """Host time changes with torch and with this library, device time with card and compiler."""
+    monkeypatch.setattr(measured, "card", lambda device: "a card, triton 3")
+    monkeypatch.setattr(crossover, "card", lambda device: "a card, triton 3")
+    found = crossover.prefix("laplacian", torch.float32, torch.device("cuda"), "order 4")
+    expected = (
+        f"a card, triton 3, torch {torch.__version__}, pinnfuse {pinnfuse.__version__}, laplacian, order 4, float32"
+    )
+    assert found == expected
+    assert crossover.prefix("laplacian", torch.float32, torch.device("cpu")) == ""
 
-    known = torch.cuda.get_device_capability() == (9, 0)
-    assert bool(choose("auto", "laplacian", torch.ones(3, device="cuda")).measured) is not known
-    assert not choose("triton", "laplacian", torch.ones(3, device="cuda")).measured
+
+def test_a_capture_takes_kernels(monkeypatch):
+    """The host's time, which is what makes plain torch faster, is not in a CUDA graph; nothing can be timed there."""
+    kernel, plain = Counted("triton", 0.004), Counted("torch", 0.0)
+    choice, u = Choice("triton", False, "op", "a card"), torch.randn(30)
+    monkeypatch.setattr(crossover, "_capturing", lambda tensor: True)
+    choice.run(kernel, plain, u)
+    assert (kernel.calls, plain.calls) == (1, 0) and not crossover._store._entries()
+    monkeypatch.setattr(crossover, "_capturing", lambda tensor: False)
+    choice.run(kernel, plain, u)
+    assert crossover.known("a card", [u]) == "torch"
+    monkeypatch.setattr(crossover, "_capturing", lambda tensor: True)
+    assert crossover.known("a card", [u]) == "triton"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n", [32, 256, 2048])
+def test_on_a_card_small_fields_are_measured_once(n):
+    from pinnfuse.grid import laplacian
+
+    u = torch.randn(n, n, device="cuda", requires_grad=True)
+    choice = dispatch.choose("auto", "laplacian", u)
+    assert choice.measured and not dispatch.choose("triton", "laplacian", u).measured
+    laplacian(u, Grid("x y", 0.1, boundary="periodic"))
+    assert bool(crossover._store._entries()) is (n * n < crossover.LARGE)
