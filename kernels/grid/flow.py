@@ -18,7 +18,8 @@ class Flow:
     `reach` weights of the staggered difference and then of the midpoint interpolation.
 
     The numbers of a kernel are one tensor: 1/h per axis, then per axis the tables of ghost points of f and of c, each
-    of 2 `depth` rows (low end, high end) of count weights and a constant.
+    of 2 `depth` rows (low end, high end) of count weights and a constant. Diffusion of order 2 is `limited`: c beyond a
+    wall follows a limited slope, and its table holds per end whether it does (1 or 0) and the factor of the row.
     """
 
     kind: str  # "convection" or "diffusion"
@@ -32,6 +33,7 @@ class Flow:
     depth: int
     count_f: int
     count_c: int
+    limited: bool = False
 
     @cached_property
     def variant(self) -> str:
@@ -45,9 +47,9 @@ class Flow:
 
     def table(self, axis: int, coefficient: bool) -> int:
         """Where the table of an axis begins."""
-        each = 2 * self.depth
-        start = self.dimension + axis * each * (self.count_f + self.count_c + 2)
-        return start + (each * (self.count_f + 1) if coefficient else 0)
+        of_f = 2 * self.depth * (self.count_f + 1)
+        of_c = 4 if self.limited else 2 * self.depth * (self.count_c + 1)
+        return self.dimension + axis * (of_f + of_c) + (of_f if coefficient else 0)
 
     def margin(self, axis: int, backward: bool) -> int:
         """How far from both ends a tile must be to read without tables, and to be in no ghost point."""

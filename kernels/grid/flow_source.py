@@ -26,6 +26,9 @@ Diffusion along one axis, with face values of c and differences of f:
 Adjoint: l_m = sum_t s_t (g_{m+1-t} - g_{m+t}) / h is what face m receives, so
 
     f_0 gets sum_t s_t (l_{-t} k_{-t} - l_{t-1} k_{t-1}) / h,     c_0 gets sum_t I_t (l_{-t} d_{-t} + l_{t-1} d_{t-1}).
+
+Of order 2 c is limited beyond walls (`fluxes.limited_ghost`), and rows whose first point lies on a wall are doubled:
+so is what they pass back.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ def _head(flow: Flow) -> str:
 import triton
 import triton.language as tl
 from pinnfuse.kernels.grid.fluxes import (  # noqa: F401
-    by_sign, fold, ghost, negative, positive, read, read_zero, van_leer, van_leer_slopes, weno5, weno5_slopes,
+    by_sign, fold, ghost, limited_fold, limited_ghost, negative, positive, read, read_limited, read_zero, row_factor,
+    van_leer, van_leer_slopes, weno5, weno5_slopes,
 )
 from pinnfuse.kernels.grid.primitives import position
 '''
@@ -78,6 +82,9 @@ def _taps(flow: Flow, array: str, first: int, last: int, ghosts: bool = True) ->
         if not ghosts:
             lines.append(f"{_name(array, t)} = read_zero({array}_line, {_at(t)}, n, s{array}, on, MODE, ACC)")
             continue
+        if flow.limited and array == "c":
+            lines.append(f"{_name('c', t)} = read_limited(c_line, {_at(t)}, n, sc, on, tc_ptr, MODE, ACC)")
+            continue
         where = f"n, s{array}, on, t{array}_ptr, {flow.depth}, {count}, MODE, ACC"
         lines.append(f"{_name(array, t)} = read({array}_line, {_at(t)}, {where})")
     return lines + (_ghosts(flow, array, count, first, last) if ghosts else [])
@@ -90,7 +97,10 @@ def _ghosts(flow: Flow, array: str, count: int, first: int, last: int) -> list[s
         start, turn = ("n - 1", -1) if end else ("0", 1)
         for k in range(min(flow.depth, reach)):
             row = f"t{array}_ptr + {(end * flow.depth + k) * (count + 1)}"
-            lines.append(f"    outside = ghost({array}_line, {start}, {turn}, s{array}, on, {row}, {count}, ACC)")
+            value = f"ghost({array}_line, {start}, {turn}, s{array}, on, {row}, {count}, ACC)"
+            if flow.limited and array == "c":
+                value = f"limited_ghost(c_line, n, sc, on, {end}, tc_ptr, ACC)"
+            lines.append(f"    outside = {value}")
             for t in range(k + 1, reach + 1):  # p + t is the point k + 1 steps outside
                 name = _name(array, t if end else -t)
                 place = f"n - {t - k}" if end else f"{t - 1 - k}"
@@ -159,7 +169,10 @@ def _push(flow: Flow) -> str:
 
 def _push_lines(flow: Flow) -> list[str]:
     if flow.kind == "diffusion":
-        return _diffusion_faces(flow) + [f"return inv_h * ({_staggered(flow, 'F')})"]
+        lines = [*_diffusion_faces(flow), f"total = inv_h * ({_staggered(flow, 'F')})"]
+        if flow.limited:
+            lines += [f"if MODE == {WALLS}:", "    total *= row_factor(p, n, tc_ptr)"]
+        return [*lines, "return total"]
     r = flow.reach
     lines = _taps(flow, "f", -r, r)
     results = []
@@ -308,6 +321,9 @@ def _diffusion_received(flow: Flow, differences: bool) -> list[str]:
     """l (times h) of the faces around the centre, and their k or d (times h)."""
     p = flow.reach
     lines = _taps(flow, "g", 1 - 2 * p, 2 * p - 1, ghosts=False)
+    if flow.limited:
+        lines.append(f"if MODE >= {WALLS}:")
+        lines += [f"    {_name('g', t)} *= row_factor({_at(t)}, n, tc_ptr)" for t in range(1 - 2 * p, 2 * p)]
     lines += _taps(flow, "f" if differences else "c", 1 - 2 * p, 2 * p - 1)
     for m in range(-p, p):
         lines.append(f"{_name('l', m)} = -({_slope(flow, 'g', m)})")
@@ -479,10 +495,14 @@ def _from_ghosts(flow: Flow, pull: str, axis: int) -> list[str]:
     )
     lines = []
     for end, (near, place) in enumerate(ends):
+        share = f"fold({s}, n{s}, k, {end}, {table}, {flow.depth}, {count})"
+        if coefficient and flow.limited:
+            line = f"{_line('c', axis, flow.dimension, False)}, n{s}, c{s}, {_on(axis, flow.dimension)}"
+            share = f"limited_fold({s}, {line}, {end}, {table}, ACC)"
         lines += [
             f"if {near}:  # what ghost points received",
             f"    for k in range({flow.depth}):",
             f"        got = {pull}({_arguments(flow, axis, GHOST, True, place)})",
-            f"        total += fold({s}, n{s}, k, {end}, {table}, {flow.depth}, {count}) * got",
+            f"        total += {share} * got",
         ]
     return lines

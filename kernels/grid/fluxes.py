@@ -85,6 +85,62 @@ def fold(p, n, g, END: tl.constexpr, table_ptr, DEPTH: tl.constexpr, COUNT: tl.c
 
 
 @triton.jit
+def limited_slope(c0, c1, c2):
+    """The smallest in size of c1 - c0, c2 - c1 and c0 with the sign of the first two, 0 if these differ."""
+    a, b = c1 - c0, c2 - c1
+    size = tl.minimum(tl.minimum(tl.abs(a), tl.abs(b)), tl.abs(c0))
+    return tl.where(a * b > 0, tl.where(a > 0, size, -size), 0.0)
+
+
+@triton.jit
+def limited_ghost(line, n, step, on, END: tl.constexpr, table_ptr, ACC: tl.constexpr):
+    """The value of c outside an end."""
+    first, turn = (n - 1) * END, (1 - 2 * END) * step
+    line += first * step
+    c0 = tl.load(line, mask=on, other=0.0).to(ACC)
+    c1 = tl.load(line + turn, mask=on, other=0.0).to(ACC)
+    c2 = tl.load(line + 2 * turn, mask=on, other=0.0).to(ACC)
+    return c0 - tl.load(table_ptr + 2 * END) * limited_slope(c0, c1, c2)
+
+
+@triton.jit
+def limited_fold(p, line, n, step, on, END: tl.constexpr, table_ptr, ACC: tl.constexpr):
+    """The derivative of the value outside an end by that of point p."""
+    first, turn = (n - 1) * END, (1 - 2 * END) * step
+    line += first * step
+    c0 = tl.load(line, mask=on, other=0.0).to(ACC)
+    c1 = tl.load(line + turn, mask=on, other=0.0).to(ACC)
+    c2 = tl.load(line + 2 * turn, mask=on, other=0.0).to(ACC)
+    a, b = c1 - c0, c2 - c1
+    steep = tl.load(table_ptr + 2 * END) * tl.where(a * b > 0, 1.0, 0.0)
+    by_a = (tl.abs(a) <= tl.abs(b)) & (tl.abs(a) <= tl.abs(c0))
+    by_b = tl.abs(b) <= tl.abs(c0)
+    by_c = tl.where((a > 0) == (c0 > 0), 1.0, -1.0)
+    s0 = tl.where(by_a, -1.0, tl.where(by_b, 0.0, by_c))
+    s1 = tl.where(by_a, 1.0, tl.where(by_b, -1.0, 0.0))
+    s2 = tl.where(by_a, 0.0, tl.where(by_b, 1.0, 0.0))
+    k = (n - 1) * END + (1 - 2 * END) * p
+    slope = tl.where(k == 0, s0, tl.where(k == 1, s1, tl.where(k == 2, s2, 0.0)))
+    return tl.where(k == 0, 1.0, 0.0) - steep * slope
+
+
+@triton.jit
+def read_limited(line, p, n, step, on, table_ptr, MODE: tl.constexpr, ACC: tl.constexpr):
+    """`read` of a c that is limited beyond walls, at most one point outside."""
+    value = read_zero(line, p, n, step, on, MODE, ACC)
+    if MODE == GHOST:
+        value += tl.where(p == -1, limited_ghost(line, n, step, on, 0, table_ptr, ACC), 0.0)
+        value += tl.where(p == n, limited_ghost(line, n, step, on, 1, table_ptr, ACC), 0.0)
+    return value
+
+
+@triton.jit
+def row_factor(p, n, table_ptr):
+    """The factor of row p of a limited diffusion."""
+    return tl.where(p == 0, tl.load(table_ptr + 1), tl.where(p == n - 1, tl.load(table_ptr + 3), 1.0))
+
+
+@triton.jit
 def positive(v):
     return 0.5 * (v + tl.abs(v))
 

@@ -7,7 +7,7 @@ inside. Then one formula holds everywhere. The adjoint of the kernels is derived
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pinnfuse.errors import nearest
+from pinnfuse.grid.boundary import Neumann
 from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.stencils import Row, fit, ghost_rows
@@ -35,15 +36,28 @@ SCHEMES = {"central": 0, "upwind1": 2, "upwind3": 4, "van_leer": 2, "weno5": 4}
 Ends = tuple[tuple[Row, ...], ...]
 
 
+@dataclass(frozen=True)
+class Wall:
+    """One end of an axis for diffusion of order 2: whether k is extrapolated to the wall (else the first point lies on
+    it), and the factor of the row there, the inverse of its share of a control volume."""
+
+    extrapolated: bool = True
+    factor: float = 1.0
+
+
 @hash_once
 @dataclass(frozen=True)
 class Transport:
-    """A convection or diffusion operator on a grid: the kernel's layout, and per axis what lies beyond the walls."""
+    """A convection or diffusion operator on a grid: the kernel's layout, and per axis what lies beyond the walls.
+
+    Of diffusion of order 2 `walls` takes the place of `ghosts_c`; both are empty for a periodic axis.
+    """
 
     flow: Flow
     grid: Grid
     ghosts_f: tuple[Ends, ...]
     ghosts_c: tuple[Ends, ...]
+    walls: tuple[tuple[Wall, ...], ...] = ()
 
 
 def convection(
@@ -101,11 +115,19 @@ def convection(
 def diffusion(u: Tensor, k: Tensor | float, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
     r"""$\nabla\cdot(k\nabla u)$ in flux form, k averaged to the faces.
 
+    Order 2 is a finite-volume scheme up to the walls. The flux through a wall is k there times the slope there, the
+    given one of a Neumann wall: k is that of the first point where this lies on the wall (whose control volume is then
+    half as wide), else k_0 - s/2 with
+
+        s = the smallest in size of k_1 - k_0, k_2 - k_1 and k_0, with their sign; 0 if the first two differ in sign,
+
+    which is of second order where k is smooth and keeps k > 0, and constant, where it jumps. The sum over control
+    volumes is the flux through the walls. Orders 4 and 6 extrapolate k by polynomials.
+
     Args:
         u: `[..., *space]`.
         k: `[..., *space]`, broadcast with `u`; or a number, which gives k times the Laplacian.
-        order: 2, 4 or 6; the grid's own by default. Order 2 takes k to be constant beyond walls, so that faces keep
-            k > 0 where it jumps; the row next to a wall is then off by k' u' / 2. Orders 4 and 6 extrapolate k.
+        order: 2, 4 or 6; the grid's own by default.
 
     Returns:
         `[..., *space]`; its sum over a period vanishes.
@@ -138,10 +160,27 @@ def _diffusion(grid: Grid, order: int) -> Transport:
     p = order // 2
     points = tuple((Fraction(2 * t - 1, 2) * sign, 0) for t in range(1, p + 1) for sign in (1, -1))
     staggered, midpoint = (fit(points, m, Fraction(0))[::2] for m in (1, 0))
-    beyond = 1 if order == 2 else order  # a straight line through a jump of k would make it negative at the wall
-    return _transport(
-        grid, "diffusion", f"order {order}", "", p, (*staggered, *midpoint), False, 2 * p - 1, order + 1, beyond
+    count_k = 3 if order == 2 else order
+    found = _transport(
+        grid, "diffusion", f"order {order}", "", p, (*staggered, *midpoint), False, 2 * p - 1, order + 1, count_k
     )
+    return found if order > 2 else _finite_volumes(found)
+
+
+def _finite_volumes(transport: Transport) -> Transport:
+    """Walls of order 2: the point outside carries the wall's slope where the first point lies on the wall, too."""
+    grid, walls, ghosts = transport.grid, [], []
+    for k, (axis, h) in enumerate(zip(grid.axes, grid.spacing, strict=True)):
+        found, rows = [], list(transport.ghosts_f[k])
+        for end, side in enumerate(() if grid.periodic[axis] else grid.sides[axis]):
+            on_wall = isinstance(side, Neumann) and grid.centring == "node"
+            found.append(Wall(False, 2.0) if on_wall else Wall())
+            if on_wall:
+                rows[end] = (Row((0,), (1.0,), h * side.number * (1 if end else -1)),)
+        walls.append(tuple(found))
+        ghosts.append(tuple(rows))
+    limited = replace(transport.flow, limited=True)
+    return replace(transport, flow=limited, ghosts_f=tuple(ghosts), walls=tuple(walls))
 
 
 def _transport(
@@ -214,8 +253,12 @@ def plain(transport: Transport, f: Tensor, c: Tensor) -> Tensor:
         component = c.select(-d - 1, k if flow.kind == "convection" else 0)
         line_f, line_c = (a.movedim(k - d, -1) for a in (f, component))
         ghosts = transport.ghosts_f[k], transport.ghosts_c[k]
-        convects = flow.kind == "convection"
-        part = _convect(flow, line_f, line_c, *ghosts) if convects else _diffuse(flow, line_f, line_c, *ghosts, h)
+        if flow.kind == "convection":
+            part = _convect(flow, line_f, line_c, *ghosts)
+        else:
+            walls = transport.walls[k] if flow.limited else ()
+            wide_c = extend_limited(line_c, walls) if walls else extend(line_c, ghosts[1], flow.depth)
+            part = _scaled(_diffuse(flow, line_f, wide_c, ghosts[0], h), walls)
         total = total + part.movedim(-1, k - d) / h
     return total.to(dtype)
 
@@ -235,6 +278,34 @@ def extend(u: Tensor, ends: Ends, depth: int) -> Tensor:
         return value
 
     return torch.cat([*(ghost(r, 0) for r in reversed(low)), u, *(ghost(r, 1) for r in high)], dim=-1)
+
+
+def extend_limited(k: Tensor, walls: tuple[Wall, ...]) -> Tensor:
+    """The last dimension with one point more at both ends, so that the mean with the first one is k on the wall."""
+
+    def ghost(wall: Wall, *nearest: Tensor) -> Tensor:
+        return nearest[0] - limited_slope(*nearest) if wall.extrapolated else nearest[0]
+
+    n = k.shape[-1]
+    low, high = ([k.narrow(-1, n - 1 - i if end else i, 1) for i in range(3)] for end in (0, 1))
+    return torch.cat([ghost(walls[0], *low), k, ghost(walls[1], *high)], dim=-1)
+
+
+def limited_slope(k0: Tensor, k1: Tensor, k2: Tensor) -> Tensor:
+    """The smallest in size of k1 - k0, k2 - k1 and k0 with the sign of the first two, 0 if these differ."""
+    a, b = k1 - k0, k2 - k1
+    limit = torch.where(b.abs() <= k0.abs(), b, a.sign() * k0.abs())
+    smallest = torch.where((a.abs() <= b.abs()) & (a.abs() <= k0.abs()), a, limit)
+    return torch.where(a * b > 0, smallest, 0.0)
+
+
+def _scaled(rows: Tensor, walls: tuple[Wall, ...]) -> Tensor:
+    """The first and the last row times the factors of the walls."""
+    if all(wall.factor == 1 for wall in walls):
+        return rows
+    factors = torch.ones(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+    factors[0], factors[-1] = walls[0].factor, walls[1].factor
+    return rows * factors
 
 
 def _convect(flow: Flow, f: Tensor, c: Tensor, ghosts_f: Ends, ghosts_c: Ends) -> Tensor:
@@ -294,11 +365,11 @@ def _weno5(a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor) -> Tensor:
     return torch.as_tensor(weighted / sum(alphas))
 
 
-def _diffuse(flow: Flow, u: Tensor, k: Tensor, ghosts_u: Ends, ghosts_k: Ends, h: float) -> Tensor:
-    """h times the operator along the last dimension."""
+def _diffuse(flow: Flow, u: Tensor, wide_k: Tensor, ghosts_u: Ends, h: float) -> Tensor:
+    """h times the operator along the last dimension; `wide_k` has the points outside."""
     n, p = u.shape[-1], flow.reach
     faces = n + 2 * p - 1  # those that the points read
-    wide_u, wide_k = extend(u, ghosts_u, flow.depth), extend(k, ghosts_k, flow.depth)
+    wide_u = extend(u, ghosts_u, flow.depth)
     slope, mean = torch.zeros_like(wide_u[..., :faces]), torch.zeros_like(wide_u[..., :faces])
     for t in range(1, p + 1):
         ahead, behind = p - 1 + t, p - t
@@ -387,11 +458,22 @@ def _on_device(transport: Transport, dtype: torch.dtype, device: torch.device) -
     flow = transport.flow
     found = [1.0 / h for h in reversed(transport.grid.spacing)]
     for k in reversed(range(flow.dimension)):
-        for ends, count in ((transport.ghosts_f[k], flow.count_f), (transport.ghosts_c[k], flow.count_c)):
-            for rows in ends:
-                for row in rows or (Row((), ()),) * flow.depth:
-                    entries = [0.0] * count
-                    for i, w in zip(row.offsets_from_that_end, row.weights, strict=True):
-                        entries[i] = w
-                    found += [*entries, row.constant]
+        found += _table(transport.ghosts_f[k], flow.count_f, flow.depth)
+        if flow.limited:
+            for wall in transport.walls[k] or (Wall(), Wall()):
+                found += [float(wall.extrapolated), wall.factor]
+        else:
+            found += _table(transport.ghosts_c[k], flow.count_c, flow.depth)
     return torch.tensor(found, dtype=torch.float64).to(device=device, dtype=dtype)
+
+
+def _table(ends: Ends, count: int, depth: int) -> list[float]:
+    """Per end and point outside the weights of the `count` numbers nearest the end, and the wall's constant."""
+    found: list[float] = []
+    for rows in ends:
+        for row in rows or (Row((), ()),) * depth:
+            entries = [0.0] * count
+            for i, w in zip(row.offsets_from_that_end, row.weights, strict=True):
+                entries[i] = w
+            found += [*entries, row.constant]
+    return found

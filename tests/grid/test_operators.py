@@ -97,8 +97,6 @@ def test_order_at_walls(name, kind):
         inner.append(float(error[4:-4].median() if limited(name) else error[4:-4].max()))
     order = entry.order or 2
     at_walls = {"van_leer": 1, "weno5": 3}.get(name.split()[1] if " " in name else "", order - entry.lost)
-    if name == "diffusion":  # k is constant beyond the wall: one row is off by k' u' / 2
-        at_walls = 0
     assert inner[0] / inner[1] > 2 ** (min(order, 4.5) - 0.4), inner
     assert outer[0] / outer[1] > 2 ** (at_walls - 0.45), outer
 
