@@ -4,7 +4,7 @@ over the other processes."""
 from pinnfuse.callbacks.balance import LossBalancing
 from pinnfuse.callbacks.checkpoints import Checkpoints
 from pinnfuse.callbacks.chosen import from_spec
-from pinnfuse.callbacks.first_look import FirstLook
+from pinnfuse.callbacks.looks import FirstAndLastLook
 from pinnfuse.callbacks.progress import RunProgress
 from pinnfuse.callbacks.refine import Refinement
 from pinnfuse.callbacks.speedup import Cost, SpeedupMonitor
@@ -15,7 +15,7 @@ from pinnfuse.callbacks.watch import PeerWatch
 __all__ = [
     "Checkpoints",
     "Cost",
-    "FirstLook",
+    "FirstAndLastLook",
     "GracefulStop",
     "LossBalancing",
     "PeerWatch",

@@ -1,4 +1,7 @@
-"""Checkpoints that are always whole: `last.ckpt` every so many seconds, `best.ckpt` by the relative L2 error."""
+"""Checkpoints that are always whole: `last.ckpt` every so many seconds, `best.ckpt` by the relative L2 error.
+
+Where no error is known, without a reference, `best.ckpt` is the last state.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,8 @@ class Checkpoints(Callback):
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
         self._save(trainer, self.last)
+        if self.best_error == math.inf:
+            self._save(trainer, self.best)
 
     def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
         if isinstance(exception, NonFiniteLoss):
@@ -83,4 +88,5 @@ class Checkpoints(Callback):
         return {"best_error": self.best_error}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best_error = state_dict["best_error"]
+        if self.best.exists():  # else the run goes on in another folder, which has no best one yet
+            self.best_error = state_dict["best_error"]

@@ -1,12 +1,16 @@
-"""Options of problems and tasks: arguments of the function that makes one, checked before it is called."""
+"""Options of problems and tasks, checked before the function that makes one is called; files of numbers."""
 
 from __future__ import annotations
 
 import inspect
 import math
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pinnfuse.errors import nearest
 
@@ -34,6 +38,25 @@ def positive(where: str, **values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"{where}: option `{name}` must be positive; got {value!r}.")
+
+
+def read_npz(
+    where: str, path: Path, needed: Collection[str], optional: Collection[str] = ()
+) -> dict[str, NDArray[Any]]:
+    """Arrays of an .npz file by name; ValueError unless it is whole and has the needed ones, all of real numbers."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            names = archive.files
+            arrays = {name: archive[name] for name in (*needed, *optional) if name in names}
+    except Exception as error:  # np.load raises many kinds
+        raise ValueError(f"{where}: {path.name} is not a readable .npz of numbers: {error}.") from None
+    if missing := [name for name in needed if name not in arrays]:
+        has = ", ".join(names) or "none"
+        raise ValueError(f"{where}: {path.name} lacks the arrays {', '.join(missing)}; it has {has}.")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"{where}: {path.name}, array {name} must hold real numbers; got {array.dtype}.")
+    return arrays
 
 
 def _checked(where: str, name: str, value: Any, annotation: Any) -> Any:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ from torch import Tensor
 
 from pinnfuse.domains import Box, Region
 from pinnfuse.pde import PDE, Parameter
-from pinnfuse.problems.checks import positive
+from pinnfuse.problems.checks import positive, read_npz
 from pinnfuse.problems.condition import Condition, dirichlet, observations
 from pinnfuse.problems.problem import Problem
 from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
@@ -158,17 +156,8 @@ def _read_csv(path: Path) -> dict[str, Array]:
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: _real(name, archive[name]) for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"cylinder_wake: {path.name} is not a readable .npz of numbers: {error}.") from None
-
-
-def _real(name: str, column: Array) -> Array:
-    if np.iscomplexobj(column):
-        raise ValueError(f"column {name} is complex")
-    return np.asarray(column, dtype=np.float64).ravel()
+    columns = read_npz("cylinder_wake", path, (*COORDINATES, *MEASURED), ("p",))
+    return {name: np.asarray(column, dtype=np.float64).ravel() for name, column in columns.items()}
 
 
 def _box_around(file: str, points: Array) -> Box:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +10,7 @@ import torch
 
 from pinnfuse.domains import Box
 from pinnfuse.pde import PDE
-from pinnfuse.problems.checks import positive
+from pinnfuse.problems.checks import positive, read_npz
 from pinnfuse.problems.condition import Condition, dirichlet, observations, periodic
 from pinnfuse.problems.problem import Problem
 from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
@@ -137,13 +136,7 @@ def _stream_function(w: Array) -> Array:
 def _read(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise ValueError(f"torus: there is no file {str(path)!r} (in {Path.cwd()}).")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            data = {name: np.asarray(archive[name]) for name in archive.files if name in _ARRAYS}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"torus: {path.name} is not a readable .npz of numbers: {error}.") from None
-    if missing := [name for name in _ARRAYS if name not in data]:
-        raise ValueError(f"torus: {path.name} lacks the arrays {', '.join(missing)}.")
+    data = read_npz("torus", path, _ARRAYS)
     shape = (len(data["t"]), len(data["x"]), len(data["y"]))
     for name in _FIELDS:
         if data[name].shape != shape or not np.isfinite(data[name]).all():

@@ -1,7 +1,8 @@
 """Results of the reference solvers, kept in the user's cache directory.
 
 A file is named after the solver and a digest of its name, version and parameters. It is written beside its final name
-and renamed, so a reader never sees half of one; a damaged or foreign file is computed again.
+and renamed, so a reader never sees half of one. It carries a digest of its arrays: what is damaged, or was written by
+others, is computed again.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import json
 import os
 import sys
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,9 +77,19 @@ def _read(path: Path, key: str) -> Arrays | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError):
+    except Exception:  # np.load raises many kinds, and each of them means the same
         return None
-    return arrays if str(arrays.pop("key", "")) == key else None
+    return arrays if str(arrays.pop("seal", "")) == _seal(key, arrays) else None
+
+
+def _seal(key: str, arrays: Arrays) -> str:
+    """A digest of the key and of names, types, shapes and numbers of the arrays."""
+    found = hashlib.sha256(key.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
 
 
 def _write(path: Path, key: str, arrays: Arrays) -> None:
@@ -88,7 +97,7 @@ def _write(path: Path, key: str, arrays: Arrays) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, key=np.array(key), **arrays)
+            np.savez(file, allow_pickle=False, seal=np.array(_seal(key, arrays)), **arrays)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
-from pinnfuse.callbacks import Checkpoints, FirstLook, GracefulStop, PeerWatch, RunProgress, Stopwatch
+from pinnfuse.callbacks import Checkpoints, FirstAndLastLook, GracefulStop, PeerWatch, RunProgress, Stopwatch
 from pinnfuse.models import DataParallel
 from pinnfuse.models.recorded import RecordedModule
 from pinnfuse.optimizers import total_steps
@@ -84,7 +84,7 @@ class TrainingRun:
                 self.stopwatch,
                 *callbacks,
                 self.checkpoints,
-                FirstLook(record.validate_first, inner),
+                FirstAndLastLook(record.validate_first, inner),
                 RunProgress(title, self.steps, console),
             ],
         }

@@ -10,7 +10,7 @@ from lightning.pytorch import Trainer
 from rich.console import Console
 from torch import nn
 
-from pinnfuse.callbacks import FirstLook, GracefulStop, RunProgress, Stopwatch, from_spec
+from pinnfuse.callbacks import FirstAndLastLook, GracefulStop, RunProgress, Stopwatch, from_spec
 from pinnfuse.callbacks.speedup import training_step
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.models import PINN, for_problem
@@ -82,7 +82,7 @@ def fit(
                 GracefulStop(),
                 limit,
                 *from_spec(module.training_spec, seed),
-                FirstLook(inner_steps=inner),
+                FirstAndLastLook(inner_steps=inner),
                 bar,
             ],
         )

@@ -96,6 +96,13 @@ def damaged(tmp_path, how):
         path = tmp_path / "wake.npz"
         np.savez(path, **columns)
         path.write_bytes(path.read_bytes()[:500])
+    elif how == "bare":  # one array, which np.load returns instead of an archive
+        path = tmp_path / "wake.npz"
+        with path.open("wb") as file:
+            np.save(file, columns["u"])
+    elif how == "array":
+        path = tmp_path / "wake.npz"
+        np.savez(path, **{name: column for name, column in columns.items() if name != "v"})
     elif how == "objects":
         path = tmp_path / "wake.npz"
         np.savez(path, x=np.array([{}], dtype=object))
@@ -122,9 +129,11 @@ def damaged(tmp_path, how):
         ("binary", "not readable as CSV text"),
         ("flat", "the same t = 1"),
         ("npz", "not a readable .npz"),
+        ("bare", "not a readable .npz"),
+        ("array", "lacks the arrays v; it has"),
         ("objects", "not a readable .npz"),
         ("lengths", "differ in length"),
-        ("complex", "is complex"),
+        ("complex", "array t must hold real numbers; got complex128"),
     ],
 )
 def test_a_bad_file_is_refused_with_the_reason(tmp_path, how, words):

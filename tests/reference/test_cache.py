@@ -33,7 +33,9 @@ def test_computed_once_for_each_set_of_parameters(own_cache):
     assert len(list(own_cache.iterdir())) == 4 and not list(own_cache.glob("*.part"))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "text", "foreign", "pickle"])
+@pytest.mark.parametrize(
+    "damage", ["truncated", "flipped", "empty", "text", "foreign", "other numbers", "bare", "pickle"]
+)
 def test_a_damaged_file_is_computed_again(own_cache, damage):
     solver = Solver()
     cached("heat", 1, {}, solver)
@@ -49,9 +51,16 @@ def test_a_damaged_file_is_computed_again(own_cache, damage):
     elif damage == "text":
         path.write_text("not an archive")
     elif damage == "foreign":
-        np.savez(path, key=np.array("another"), u=np.zeros(3))
+        np.savez(path, u=np.zeros(3))
+    elif damage == "other numbers":
+        with np.load(path) as file:
+            kept = dict(file)
+        np.savez(path, **kept | {"u": kept["u"][:3]})
+    elif damage == "bare":  # one array, which np.load returns instead of an archive
+        with path.open("wb") as file:
+            np.save(file, np.zeros(3))
     else:
-        np.savez(path, key=np.array({"a": 1}, dtype=object), u=np.zeros(3))
+        np.savez(path, seal=np.array({"a": 1}, dtype=object), u=np.zeros(3))
     assert cached("heat", 1, {}, solver)["u"][0] == 2 and solver.calls == 2
     assert cached("heat", 1, {}, solver)["u"][0] == 2 and solver.calls == 2  # and repaired
 

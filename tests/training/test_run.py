@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from pinnfuse.metrics import RelativeL2
 from pinnfuse.models.pinn import Diverged, NonFiniteLoss
 from pinnfuse.models.problem_loss import ProblemLoss
 from pinnfuse.training import cli
@@ -32,6 +33,10 @@ def go(run: Run) -> Run:
     run.fit()
     run.finish()
     return run
+
+
+def best_step(run: Run) -> int:
+    return read_checkpoint(str(run.folder / "checkpoints" / "best.ckpt"))["pinnfuse"]["step"]
 
 
 def parameters(run: Run) -> torch.Tensor:
@@ -127,8 +132,8 @@ def test_damaged_checkpoint(start, damage):
     run = go(start("run", "--max-steps", "3"))
     path = run.folder / "checkpoints" / "last.ckpt"
     whole = path.read_bytes()
-    middle = len(whole) // 2
-    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    place = whole.index(next(run.module.net.parameters()).detach().numpy().tobytes())  # not among what pads records
+    flipped = whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]
     path.write_bytes({"empty": b"", "text": b"not a checkpoint", "cut": whole[:-500], "a bit": flipped}[damage])
     with pytest.raises(ValueError, match=r"last\.ckpt is damaged, or not a checkpoint.*best\.ckpt"):
         Run(cli.parse(["--resume", str(run.folder)]))
@@ -256,9 +261,22 @@ def test_float32(start):
 def test_best_checkpoint_is_the_best_validation(start):
     run = go(start("run", "--record.validate_every", "10"))
     errors = {s: r["val/rel_l2/u"] for s, r in rows(run).items() if "val/rel_l2/u" in r}
-    assert read_checkpoint(str(run.folder / "checkpoints" / "best.ckpt"))["pinnfuse"]["step"] == min(
-        errors, key=errors.__getitem__
-    )
+    assert best_step(run) == min(errors, key=errors.__getitem__)
+
+
+@pytest.mark.parametrize(("steps", "validations"), [(1, [1]), (7, [7]), (33, [10, 20, 30, 33])])
+def test_a_short_run_ends_with_a_comparison_and_a_best_checkpoint(start, steps, validations):
+    run = go(start("run", "--record.validate_every", "10", "--max-steps", str(steps)))
+    errors = {s: r["val/rel_l2/u"] for s, r in rows(run).items() if "val/rel_l2/u" in r}
+    assert list(errors) == validations
+    assert best_step(run) == min(errors, key=errors.__getitem__)
+    again = go(start("again", "--resume", str(run.folder / "checkpoints" / "best.ckpt"), "--max-steps", "40"))
+    assert again.module.global_step == 40 and (again.folder / "checkpoints" / "best.ckpt").is_file()
+
+
+def test_without_errors_the_best_checkpoint_is_the_last(start, monkeypatch):
+    monkeypatch.setattr(RelativeL2, "compute", lambda self: torch.tensor(math.nan))
+    assert best_step(go(start("run", "--max-steps", "7"))) == 7
 
 
 def test_the_baseline_is_measured_on_copies(start):
