@@ -22,6 +22,7 @@ from pinnfuse.models.problem_loss import INTERIOR, Points, ProblemLoss
 from pinnfuse.models.recorded import RecordedModule
 from pinnfuse.models.registry import for_problem
 from pinnfuse.models.stepping import Stepper
+from pinnfuse.models.transform import set_constants
 from pinnfuse.optimizers import PhasedOptimizer
 from pinnfuse.problems import Problem, TrainingSpec
 
@@ -46,6 +47,19 @@ def point_weights_of(problem: Problem, spec: TrainingSpec) -> PointWeights:
         if name not in known:
             raise ValueError(f"training.point_options: {make.__name__} has no {name!r}. {nearest(name, known)}")
     return make(**options)
+
+
+def check_curriculum(problem: Problem, curriculum: Mapping[str, list[list[float]]]) -> None:
+    """ValueError where it names no constant of the PDE, or ends on another problem than the reference solves."""
+    constants = {name: p.value for name, p in problem.pde.parameters.items() if not p.trainable}
+    for name, knots in curriculum.items():
+        if name not in constants:
+            raise ValueError(f"training.curriculum: the PDE has no constant {name!r}. {nearest(name, constants)}")
+        if not math.isclose(knots[-1][1], constants[name], rel_tol=1e-6):
+            raise ValueError(
+                f"training.curriculum: {name!r} ends at {knots[-1][1]!r}, but the reference of {problem.name!r} has "
+                f"{constants[name]!r}. End with that value, or change the problem's option."
+            )
 
 
 class NonFiniteLoss(RuntimeError):
@@ -117,6 +131,7 @@ class PINN(RecordedModule):
         self.problem = problem
         self.training_spec = problem.training if training is None else training
         self.log_every = log_every
+        check_curriculum(problem, self.training_spec.curriculum)
         net = for_problem(problem, hard=self.training_spec.hard) if net is None else net
         conditions = problem.soft_conditions(self.training_spec.hard)
         self.net = net
@@ -197,9 +212,16 @@ class PINN(RecordedModule):
         """Give the PDE's constants the values of this step; a function of the step alone, so a resumed run agrees."""
         for name, knots in self.training_spec.curriculum.items():
             value = [v for step, v in knots if step <= self.global_step][-1]
-            if self.loss.interior.constants.get(name) != value:
+            if self.loss.interior.constants[name] != value:
                 self.loss.set_parameter(name, value)
+                set_constants(self.net, {name: value})
                 self.schedule.new_objective()
+
+    def load_state_dict(self, *arguments: Any, **options: Any) -> Any:
+        """As torch's; what the output transform says of the PDE's constants follows those of the loss."""
+        found = super().load_state_dict(*arguments, **options)
+        set_constants(self.net, self.loss.interior.constants)
+        return found
 
     def on_train_end(self) -> None:
         if self._stepper is not None:

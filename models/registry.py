@@ -69,4 +69,7 @@ def for_problem(problem: Problem, name: str | None = None, hard: bool = True, **
     )
     if hard and problem.inputs:
         net = InputTransform(net, problem.inputs, pde.coordinates)
-    return OutputTransform(net, problem.hard, pde.fields, pde.coordinates) if hard and problem.hard else net
+    if not (hard and problem.hard):
+        return net
+    constants = {name: p.value for name, p in pde.parameters.items() if not p.trainable}
+    return OutputTransform(net, problem.hard, pde.fields, pde.coordinates, constants)

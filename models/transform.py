@@ -20,20 +20,27 @@ class OutputTransform(nn.Module):
         expressions: {field: text}, in which coordinates are the inputs and field names the raw outputs;
             a field without an entry passes unchanged.
         fields, coordinates: names of the columns of the output and of the input.
+        constants: values of further names in the texts, those of the PDE; `set_parameter` changes them.
 
     Raises:
         ValueError: an entry names an unknown field, or does not depend on any raw output.
     """
 
     def __init__(
-        self, net: nn.Module, expressions: Mapping[str, str], fields: Sequence[str], coordinates: Sequence[str]
+        self,
+        net: nn.Module,
+        expressions: Mapping[str, str],
+        fields: Sequence[str],
+        coordinates: Sequence[str],
+        constants: Mapping[str, float] | None = None,
     ):
         super().__init__()
         for name in expressions:
             if name not in fields:
                 raise ValueError(f"OutputTransform: no field {name!r}. {nearest(name, fields)}")
         raw = {name: sympy.Symbol(name) for name in fields}
-        symbols = {name: sympy.Symbol(name) for name in coordinates} | raw
+        inputs = {name: sympy.Symbol(name) for name in coordinates} | raw
+        symbols = inputs | {name: sympy.Symbol(name) for name in constants or {}}
         parsed = [parse_expression(expressions.get(name, name), symbols) for name in fields]
         for name, expression in zip(fields, parsed, strict=True):
             if not expression.free_symbols & set(raw.values()):
@@ -41,7 +48,20 @@ class OutputTransform(nn.Module):
         self.net = net
         self.expressions = dict(expressions)
         self.columns, self.width = len(coordinates), len(fields)
-        self.transform = torch_function(parsed, list(symbols.values()))
+        used = {symbol.name for expression in parsed for symbol in expression.free_symbols}
+        self.constants = {name: float(value) for name, value in (constants or {}).items() if name in used}
+        self._parsed, self._inputs = parsed, list(inputs.values())
+        self._build()
+
+    def set_parameter(self, name: str, value: float) -> None:
+        """Change a constant that the texts name; others are none of its business. The graph is read anew."""
+        if name in self.constants:
+            self.constants[name] = float(value)
+            self._build()
+
+    def _build(self) -> None:
+        values = {sympy.Symbol(name): value for name, value in self.constants.items()}
+        self.transform = torch_function([expression.subs(values) for expression in self._parsed], self._inputs)
 
     def forward(self, x: Tensor) -> Tensor:
         raw = self.net(x)
@@ -51,6 +71,14 @@ class OutputTransform(nn.Module):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name} = {text}" for name, text in self.expressions.items())
+
+
+def set_constants(net: nn.Module, constants: Mapping[str, float]) -> None:
+    """Give all output transforms in a network these values of the PDE's constants."""
+    for module in net.modules():
+        if isinstance(module, OutputTransform):
+            for name, value in constants.items():
+                module.set_parameter(name, value)
 
 
 class InputTransform(nn.Module):

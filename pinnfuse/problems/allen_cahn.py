@@ -30,7 +30,7 @@ def allen_cahn(eps: float = 1e-4, reaction: float = 5.0) -> Problem:
         "u", "t x", {"eps": eps, "r": reaction}, {"allen_cahn": "u_t - eps*u_xx - r*(u - u**3)"}, name="allen_cahn"
     )
     box = Box({"t": (0, 1), "x": (-1, 1)})
-    width = f"(2*sqrt({eps!r}*t + 1e-14))"  # w, not zero at the start
+    width = "(2*sqrt(eps*t + 1e-14))"  # w, not zero at the start
 
     def rounded(z: str) -> str:
         return f"({width}/sqrt(pi)*exp(-{z}**2/{width}**2) - {z}*erfc({z}/{width}))"

@@ -43,7 +43,7 @@ def lid_driven_cavity(reynolds: float = 100.0) -> Problem:
     pde = navier_stokes("x y", 1 / reynolds)
     box = Box({"x": (0, 1), "y": (0, 1)})
     walls = Union(box.face("x", "low"), box.face("x", "high"), box.face("y", "low"))
-    left, right = _corner_flow("x", 1 / reynolds), _corner_flow("(1 - x)", 1 / reynolds)
+    left, right = _corner_flow("x"), _corner_flow("(1 - x)")
     return Problem(
         name="lid_driven_cavity",
         pde_name="navier_stokes",
@@ -74,7 +74,7 @@ def lid_driven_cavity(reynolds: float = 100.0) -> Problem:
     )
 
 
-def _corner_flow(x: str, nu: float) -> dict[str, str]:
+def _corner_flow(x: str) -> dict[str, str]:
     """Taylor's scraper flow with X given as text and Y = 1 - y: velocities, pressure, and r^2 (never 0)."""
     a, c, d = (factor / (math.pi**2 - 4) for factor in (math.pi**2, -2 * math.pi, -4))
     y = "(1 - y)"
@@ -84,5 +84,5 @@ def _corner_flow(x: str, nu: float) -> dict[str, str]:
         "r2": r2,
         "U": f"({a!r} + ({d!r}*{x}**2 + {c!r}*{x}*{y}) / {r2} + {c!r}*{theta})",
         "V": f"(({c!r}*{y}**2 + {d!r}*{x}*{y}) / {r2} - {d!r}*{theta})",
-        "p": f"({2 * nu!r} * ({c!r}*{y} + {d!r}*{x}) / {r2})",
+        "p": f"(2*nu * ({c!r}*{y} + {d!r}*{x}) / {r2})",
     }

@@ -41,7 +41,8 @@ class Problem:
     reference: Reference
     """The solution to compare with"""
     hard: dict[str, str] | None = None
-    """Output transform {field: text} that makes `hard_conditions` exact; on the right, a field is the raw output"""
+    """Output transform {field: text} that makes `hard_conditions` exact; on the right, a field is the raw output, and
+    constants of the PDE have their present value"""
     hard_conditions: tuple[str, ...] = ()
     """Names of conditions that need no loss term under `hard` and `inputs`"""
     inputs: dict[str, str] = field(default_factory=dict)

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from pinnfuse import derivatives, problems
 from pinnfuse.metrics import RelativeL2
-from pinnfuse.models import for_problem
 from pinnfuse.problems import Problem
 from pinnfuse.problems.windows import State, Windowed, edges, window
 from pinnfuse.training import cli
 from pinnfuse.training.config import RunConfig
-from pinnfuse.training.folder import make_folder, read_checkpoint, run_folder
+from pinnfuse.training.folder import make_folder, run_folder
 from pinnfuse.training.quiet import first_process
 from pinnfuse.training.run import Run
 from pinnfuse.training.summary import Summary
 from pinnfuse.training.surrogate_config import SurrogateConfig
 from pinnfuse.training.surrogates import SurrogateRun
+from pinnfuse.training.trained import network_of, unused
 
 
 class March:
@@ -117,17 +117,8 @@ class March:
 
     def _trained(self, k: int) -> nn.Module:
         """The network that a finished window left behind, on the CPU."""
-        saved = read_checkpoint(str(self.run.folder / "checkpoints" / "last.ckpt"))["state_dict"]
-        spec = self.config.training
-        problem = window(self.problem, self.ends[k], self.ends[k + 1], None if k == 0 else _unused)
-        net = for_problem(problem, self.config.model, spec.hard, **self.config.network)
-        net = net.to(getattr(torch, spec.precision))
-        net.load_state_dict({name[4:]: value for name, value in saved.items() if name.startswith("net.")})
-        return net.requires_grad_(False)
-
-
-def _unused(points: Tensor, jet: str) -> Tensor:
-    raise AssertionError("the state of a window that is not trained again")
+        problem = window(self.problem, self.ends[k], self.ends[k + 1], None if k == 0 else unused)
+        return network_of(problem, self.config, self.run.folder)
 
 
 def _state(net: nn.Module, problem: Problem) -> State:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pinnfuse import problems
 from pinnfuse.models import for_problem
+from pinnfuse.models.transform import set_constants
 from pinnfuse.problems import Problem
 from pinnfuse.problems.windows import Windowed, edges, window
 from pinnfuse.training import cli
@@ -35,13 +36,13 @@ def trained(folder: str | Path, **options: Any) -> tuple[Problem, nn.Module]:
     config = cli.parse(["--config", str(folder / "config.yaml"), *moved])
     problem = problems.get(config.pde, config.problem, **config.options)
     if config.training.windows == 1:
-        return problem, _network(problem, config, folder)
+        return problem, network_of(problem, config, folder)
     ends = edges(problem, config.training.windows)
     done = [path for path in sorted(folder.glob("window_*")) if find_weights(path) is not None]
     if not done:
         raise ValueError(f"trained: no window of {folder} has a checkpoint.")
-    parts = [window(problem, ends[k], ends[k + 1], None if k == 0 else _unused) for k in range(len(done))]
-    nets = [_network(part, config, path) for part, path in zip(parts, done, strict=True)]
+    parts = [window(problem, ends[k], ends[k + 1], None if k == 0 else unused) for k in range(len(done))]
+    nets = [network_of(part, config, path) for part, path in zip(parts, done, strict=True)]
     return window(problem, ends[0], ends[len(nets)]), Windowed(nets, ends, problem.domain.axis("t"))
 
 
@@ -65,7 +66,8 @@ def keep_weights(folder: str | Path, out: str | Path) -> None:
             torch.save({key: checkpoint[key] for key in ("state_dict", "pinnfuse")}, there / WEIGHTS)
 
 
-def _network(problem: Problem, config: RunConfig, folder: Path) -> nn.Module:
+def network_of(problem: Problem, config: RunConfig, folder: Path) -> nn.Module:
+    """The network of one run, or of one window of one, on the CPU."""
     path = find_weights(folder)
     if path is None:
         raise ValueError(f"trained: there is no checkpoint in {folder}.")
@@ -73,8 +75,9 @@ def _network(problem: Problem, config: RunConfig, folder: Path) -> nn.Module:
     net = for_problem(problem, config.model, spec.hard, **config.network).to(getattr(torch, spec.precision))
     saved = read_checkpoint(str(path))["state_dict"]
     net.load_state_dict({name[4:]: value for name, value in saved.items() if name.startswith("net.")})
+    set_constants(net, saved["loss.interior._extra_state"])
     return net.requires_grad_(False)
 
 
-def _unused(points: Tensor, jet: str) -> Tensor:
+def unused(points: Tensor, jet: str) -> Tensor:
     raise AssertionError("the state of a window that is not trained again")

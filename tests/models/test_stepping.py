@@ -80,15 +80,20 @@ def test_gauss_newton_trains_a_problem():
 
 
 def test_a_curriculum_sets_the_constants_of_the_pde():
-    knots = {"alpha": [[0, 0.1], [8, 0.2], [13, 0.4]]}
+    last = problems.get("heat").pde.parameters["alpha"].value
+    knots = {"alpha": [[0, 4 * last], [8, 2 * last], [13, last]]}
     module, _ = fitted(dataclasses.replace(SPEC, curriculum=knots))
-    assert module.loss.interior.constants["alpha"] == 0.4
+    assert module.loss.interior.constants["alpha"] == last
     plain, _ = fitted(SPEC)
     assert not torch.equal(parameters(module), parameters(plain))
     many, _ = fitted(dataclasses.replace(SPEC, curriculum=knots, inner_steps=5))
     assert torch.equal(parameters(module), parameters(many))
     with pytest.raises(ValueError, match="pairs .step, value. with rising steps, the first 0"):
         TrainingSpec(curriculum={"alpha": [[5, 0.1]]})
+    with pytest.raises(ValueError, match="the PDE has no constant 'alfa'. Did you mean 'alpha'"):
+        fitted(dataclasses.replace(SPEC, curriculum={"alfa": [[0, last]]}))
+    with pytest.raises(ValueError, match="ends at .* End with that value"):
+        fitted(dataclasses.replace(SPEC, curriculum={"alpha": knots["alpha"][:2]}))
 
 
 @pytest.mark.gpu

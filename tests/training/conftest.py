@@ -1,6 +1,7 @@
 import json
 import sys
 import types
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,8 +15,13 @@ from pinnfuse.training import cli
 from pinnfuse.training.run import Run
 
 
-def rod(k: float = 0.1) -> Problem:
-    """A cooling rod: a problem with an exact solution, for runs of a few seconds."""
+def rod(k: float = 0.1, held: Literal["none", "all"] = "none") -> Problem:
+    """A cooling rod: a problem with an exact solution, for runs of a few seconds.
+
+    Args:
+        k: conductivity.
+        held: "all" has an output transform, which knows k, for start and walls.
+    """
     pde = PDE("u", "t x", {"k": k}, {"heat": "u_t - k*u_xx"}, name="heat")
     box = Box({"t": (0, 1), "x": (0, 1)})
     return Problem(
@@ -31,6 +37,8 @@ def rod(k: float = 0.1) -> Problem:
         reference=ClosedForm(
             {"u": "exp(-k*pi**2*t)*sin(pi*x)"}, {"t": np.linspace(0, 1, 11), "x": np.linspace(0, 1, 21)}, {"k": k}
         ),
+        hard={"u": "exp(-9*k*t)*sin(pi*x) + t*x*(1 - x)*u"} if held == "all" else None,
+        hard_conditions=("initial", "walls") if held == "all" else (),
         model=ModelSpec("mlp", {"width": 12, "depth": 2}),
         training=TrainingSpec(
             interior=64,

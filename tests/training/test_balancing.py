@@ -8,6 +8,7 @@ from torch import nn
 from pinnfuse import PDE, FusedResidualLoss
 from pinnfuse.callbacks import LossBalancing
 from pinnfuse.domains import Box
+from pinnfuse.training.trained import trained
 
 SHORT = (
     "--training.phases",
@@ -41,6 +42,24 @@ def test_it_acts_and_a_resumed_run_agrees_bit_for_bit(kind, start):
     assert torch.equal(parameters(resumed), parameters(whole))
     if kind == "rar_d":
         assert len(whole.module.last_batch["interior"].points) == 64 + 3 * 6  # chosen after steps 7, 14, 21
+
+
+@pytest.mark.parametrize("stop", [13, 17])
+def test_an_output_transform_follows_the_curriculum_and_a_resumed_run_too(stop, start):
+    """The transform names k; the second stop lies where the curriculum is back at the problem's own value."""
+    curriculum = '{"k": [[0, 0.3], [9, 0.2], [15, 0.3], [16, 0.1]]}'
+    options = (*SHORT, "--options.held", "all", "--training.curriculum", curriculum)
+    whole, part = start("whole", *options), start("part", *options, "--max-steps", str(stop))
+    whole.fit()
+    part.fit()
+    assert part.module.net.constants == {"k": 0.2 if stop == 13 else 0.1}
+    _, net = trained(part.folder)
+    points = torch.rand(5, 2, dtype=torch.float64)
+    assert torch.equal(net(points), part.module.net(points))
+    resumed = start("part", *options, "--max-steps", "28", "--resume", str(part.folder))
+    assert resumed.module.net.constants == part.module.net.constants
+    resumed.fit()
+    assert torch.equal(parameters(resumed), parameters(whole))
 
 
 def test_gradient_norms_are_equal_after_balancing(start):
