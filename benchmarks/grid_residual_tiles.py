@@ -21,18 +21,18 @@ def kernels(boundary, tile, store, n, batch):
     """Functions that launch the loss and the gradient."""
     import torch
 
-    from pinnfuse import FusedGridResidualLoss
-    from pinnfuse.bench.grid_residual import DT, NAVIER_STOKES, GridCase
-    from pinnfuse.grid import fused
+    from pinnfuse.bench.grid_engines import GridCase, fused
+    from pinnfuse.grid import fused as kernels_of
     from pinnfuse.kernels.grid import residual
     from pinnfuse.kernels.grid.residual import RECOMPUTED, SAVED, Tile
 
     case = GridCase(boundary, n, batch)
-    loss = FusedGridResidualLoss(NAVIER_STOKES, case.grids, DT, "backward_euler", "triton")
+    loss = fused(case, "triton", torch.device("cuda"))
     (fields,) = case.inputs(torch.device("cuda"), 1)
-    given = loss.cuda()._checked(fields, None, None, None, "")
-    a = fused._arguments(given.shape, fields, given.equation_weights, None, fused._parameters(given), 1)
-    source, tile = fused.source(loss.scheme), Tile(*tile)
+    given = loss._checked(fields, None, None, None, "")
+    parameters = kernels_of._parameters(given)
+    a = kernels_of._arguments(given.shape, fields, given.equation_weights, None, parameters, 1)
+    source, tile = kernels_of.source(loss.scheme), Tile(*tile)
     one = torch.ones((), device="cuda")
     _, _, r = residual.loss(source, a, store, tile)
     mode = SAVED if store else RECOMPUTED
@@ -50,7 +50,7 @@ def compiled(boundary):
     """TorchInductor's cache, for the benchmark that follows."""
     import torch
 
-    from pinnfuse.bench import grid_residual as bench
+    from pinnfuse.bench import grid_engines as bench
 
     case = bench.GridCase(boundary, 2048, 8)
     bench.step_of(torch.compile(bench.eager(case), dynamic=False))(case.inputs(torch.device("cuda"), 1)[0])

@@ -40,7 +40,7 @@ def precision(ax: Any, report: dict[str, Any]) -> None:
 def crossover(ax: Any, report: dict[str, Any]) -> None:
     names = list(dict.fromkeys(row["operator"] for row in report["crossover"]))
     for name, colour in zip(names, (ACCENT, *CYCLE), strict=False):
-        mine = [row for row in report["crossover"] if row["operator"] == name]
+        mine = [row for row in report["crossover"] if row["operator"] == name and row.get("dimension", 2) == 2]
         ax.plot(
             [row["n"] for row in mine], [row["speedup"] for row in mine], "o-", color=colour, label=name, markersize=3
         )

@@ -1,184 +1,82 @@
-"""`pinnfuse bench grid`: Navier-Stokes residuals on grids, loss and gradient, against what people write today.
+"""The loop of `pinnfuse bench grid`: residual losses of fields and their gradients, checked, then timed in turns.
 
-    pinnfuse        the two generated kernels (on a CPU plain torch); "pinnfuse again" forms the residuals twice instead
-                    of keeping them
-    graph           the same step as a CUDA graph, without the host
-    eager           ghost points by `torch.cat`, differences by slices, gradient by autograd
-    roll            differences by `torch.roll` (periodic only)
-    torch-compile   the eager function compiled by TorchInductor
-    fourier         derivatives by FFT (periodic only)
-    coordinates     memory only: the same residuals of a network of 4 x 64 at as many points by nested autograd
-
-The floor is the time of reading all fields twice and writing their gradient once at the rate of a copy in the same run.
+Three kinds of rows, all in one run: `rows` are steps (loss and gradient) of flows at large sizes and of six PDEs, by
+the engines of `grid_engines`; of "coordinates", the same residuals of a network at as many points by nested autograd;
+`training` are whole training steps. The floor is the time of reading all fields twice and writing their gradient once
+at the rate of a copy in the same run.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
-from pinnfuse import PDE, BackendUnavailable, FusedGridResidualLoss, FusedResidualLoss, Grid
+from pinnfuse import BackendUnavailable, FusedResidualLoss
+from pinnfuse.bench import grid_engines as engines
 from pinnfuse.bench import machine, timing
-from pinnfuse.grid import Dirichlet
-from pinnfuse.grid.stencils import ghost_rows
+from pinnfuse.bench.grid_engines import GridCase, Step, eager, roll, step_of, steps
+from pinnfuse.bench.grid_promises import promises
 
-Step = Callable[[Tensor], tuple[Tensor, Tensor]]
 Row = dict[str, Any]
-NU, DT, SPACING, BOUND = 0.01, 0.01, (0.01, 0.015), 1e-5
-PROMISE = {512: 1.5, 2048: 3.0, 8192: 5.0}
-"""The FlashPDE article's least speed-up over eager operators, by points per axis."""
-NAVIER_STOKES = PDE(
-    "u v p", "t x y", parameters={"nu": NU},
-    equations={
-        "momentum_x": "u_t + u*u_x + v*u_y + p_x - nu*(u_xx + u_yy)",
-        "momentum_y": "v_t + u*v_x + v*v_y + p_y - nu*(v_xx + v_yy)",
-        "continuity": "u_x + v_y",
-    },
-)  # fmt: skip
+BOUND = {"float32": 1e-5, "float64": 1e-12, "float16": 1e-2, "bfloat16": 8e-2}
+"""Largest relative L2 error of loss and gradient against float64; beyond it there is no number."""
+MOST_COORDINATES = 2**20
+"""Points up to which nested autograd is measured."""
 
 
 @dataclass(frozen=True)
-class GridCase:
-    """Backward Euler between two levels of `batch` samples on n x n cells, periodic or with a moving lid."""
+class Settings:
+    """What to measure.
 
-    boundary: str
-    n: int
-    batch: int
+    Attributes:
+        cases: steps by all engines.
+        six: steps of six PDEs, by engines without compilation.
+        training: training steps.
+        against: engines.
+    """
 
-    @property
-    def grids(self) -> dict[str, Grid]:
-        common: dict[str, Any] = {"axes": "x y", "spacing": SPACING, "centring": "cell"}
-        if self.boundary == "periodic":
-            return {name: Grid(**common, boundary="periodic") for name in "uvp"}
-        lid = {"x": "dirichlet", "y": ("dirichlet", Dirichlet(1.0))}
-        return {name: Grid(**common, boundary=b) for name, b in (("u", lid), ("v", "dirichlet"), ("p", "neumann"))}
-
-    def inputs(self, device: torch.device, copies: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        generator = torch.Generator(device).manual_seed(0)
-        shape = (self.batch, 2, 3, self.n, self.n)
-        return [torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(copies)]
-
-    @property
-    def megabytes(self) -> float:
-        return self.batch * 6 * self.n**2 * 4 / 1e6
+    cases: Sequence[GridCase]
+    six: Sequence[GridCase] = ()
+    training: Sequence[GridCase] = ()
+    against: Sequence[str] = engines.ENGINES
+    seconds: float = 1.0
 
 
-def loss_of(case: GridCase, derivative: Callable[[str, Tensor], dict[str, Tensor]]) -> Callable[[Tensor], Tensor]:
-    """The loss of a step, from a function that gives the derivatives of one field."""
+def run(settings: Settings, device: torch.device, out: str | Path, console: Console | None = None) -> dict[str, Any]:
+    """Measure, print tables, and write `grid_residual.json` into `out/<card or processor>/` after every case.
 
-    def loss(fields: Tensor) -> Tensor:
-        old, (u, v, p) = fields[:, 0], fields[:, 1].unbind(1)
-        du, dv, dp = (derivative(name, f) for name, f in zip("uvp", (u, v, p), strict=True))
-        r = (
-            (u - old[:, 0]) / DT + u * du["x"] + v * du["y"] + dp["x"] - NU * (du["xx"] + du["yy"]),
-            (v - old[:, 1]) / DT + u * dv["x"] + v * dv["y"] + dp["y"] - NU * (dv["xx"] + dv["yy"]),
-            du["x"] + dv["y"],
-        )
-        return sum((e.square().mean() for e in r[1:]), r[0].square().mean())
+    Returns:
+        what is in the file: `rows`, `training`, `promises` and what they were measured on.
+    """
+    from pinnfuse.bench import grid_table
 
-    return loss
-
-
-def eager(case: GridCase) -> Callable[[Tensor], Tensor]:
-    """Ghost points, then slices: second order, the same rows at walls as ours."""
-
-    def padded(f: Tensor, grid: Grid, axis: str, dim: int) -> Tensor:
-        if grid.periodic[axis]:
-            return torch.cat([f.narrow(dim, -1, 1), f, f.narrow(dim, 0, 1)], dim)
-        (low,), (high,) = ghost_rows(grid, axis, 3, 1)
-        n = f.shape[dim]
-        sides = []
-        for row, last in ((low, False), (high, True)):
-            pairs = zip(row.offsets_from_that_end, row.weights, strict=True)
-            terms = [w * f.narrow(dim, n - 1 - i if last else i, 1) for i, w in pairs]
-            sides.append(sum(terms[1:], terms[0]) + row.constant)
-        return torch.cat([sides[0], f, sides[1]], dim)
-
-    def derivative(name: str, f: Tensor) -> dict[str, Tensor]:
-        grid = case.grids[name]
-        hx, hy = grid.spacing
-        x, y = padded(f, grid, "x", -2), padded(f, grid, "y", -1)
-        west, east, south, north = x[..., :-2, :], x[..., 2:, :], y[..., :-2], y[..., 2:]
-        return {
-            "x": (east - west) / (2 * hx),
-            "y": (north - south) / (2 * hy),
-            "xx": (east - 2 * f + west) / hx**2,
-            "yy": (north - 2 * f + south) / hy**2,
-        }
-
-    return loss_of(case, derivative)
-
-
-def roll(case: GridCase) -> Callable[[Tensor], Tensor]:
-    hx, hy = case.grids["u"].spacing
-
-    def derivative(name: str, f: Tensor) -> dict[str, Tensor]:
-        west, east, south, north = f.roll(1, -2), f.roll(-1, -2), f.roll(1, -1), f.roll(-1, -1)
-        return {
-            "x": (east - west) / (2 * hx),
-            "y": (north - south) / (2 * hy),
-            "xx": (east - 2 * f + west) / hx**2,
-            "yy": (north - 2 * f + south) / hy**2,
-        }
-
-    return loss_of(case, derivative)
-
-
-def fourier(case: GridCase) -> Callable[[Tensor], Tensor]:
-    hx, hy = case.grids["u"].spacing
-
-    def derivative(name: str, f: Tensor) -> dict[str, Tensor]:
-        n = f.shape[-1]
-        kx = 2j * math.pi * torch.fft.fftfreq(n, hx, device=f.device)[:, None]
-        ky = 2j * math.pi * torch.fft.rfftfreq(n, hy, device=f.device)
-        spectrum = torch.fft.rfft2(f)
-        factors = {"x": kx, "y": ky, "xx": kx**2, "yy": ky**2}
-        return {key: torch.fft.irfft2(spectrum * k, s=f.shape[-2:]) for key, k in factors.items()}
-
-    return loss_of(case, derivative)
-
-
-def step_of(loss: Callable[[Tensor], Tensor]) -> Step:
-    def step(fields: Tensor) -> tuple[Tensor, Tensor]:
-        fields = fields.detach().requires_grad_()
-        value = loss(fields)
-        return value.detach(), torch.autograd.grad(value, fields)[0]
-
-    return step
-
-
-def ours(case: GridCase, backend: str, device: torch.device, recompute: bool = False) -> Step:
-    loss = FusedGridResidualLoss(NAVIER_STOKES, case.grids, DT, "backward_euler", backend, recompute=recompute)
-    return step_of(loss.to(device))
-
-
-def steps(case: GridCase, against: Sequence[str], device: torch.device) -> dict[str, Callable[[], Step]]:
-    """Engines that apply to a case, built when called."""
-    found: dict[str, Callable[[], Step]] = {"pinnfuse": lambda: ours(case, "auto", device)}
-    periodic = case.boundary == "periodic"
-    others: dict[str, Callable[[], Step]] = {
-        "pinnfuse again": lambda: ours(case, "triton", device, recompute=True),
-        "torch": lambda: ours(case, "torch", device),
-        "eager": lambda: step_of(eager(case)),
-        "torch-compile": lambda: step_of(torch.compile(eager(case), dynamic=False)),
-    }
-    if periodic:
-        others |= {"roll": lambda: step_of(roll(case)), "fourier": lambda: step_of(fourier(case))}
-    return found | {name: build for name, build in others.items() if name in against}
-
-
-ENGINES = ("pinnfuse again", "torch", "eager", "roll", "torch-compile", "fourier", "coordinates")
+    console = console or Console(quiet=True)
+    folder = Path(out) / machine.name(device)
+    folder.mkdir(parents=True, exist_ok=True)
+    report: dict[str, Any] = {**machine.head(device), "seconds": settings.seconds, "rows": [], "training": []}
+    uncompiled = [name for name in settings.against if name != "torch-compile"]
+    work: list[tuple[str, GridCase, Callable[[], list[Row]]]] = []
+    for case, against in [(c, settings.against) for c in settings.cases] + [(c, uncompiled) for c in settings.six]:
+        work.append(("rows", case, lambda c=case, a=against: measure(c, a, device, settings.seconds)))  # type: ignore[misc]
+    for case in settings.training:
+        work.append(("training", case, lambda c=case: train(c, settings.against, device, settings.seconds)))  # type: ignore[misc]
+    for kind, case, call in work:
+        with console.status(f"{case.pde} {case.n}^{case.dimension} x {case.batch}, {case.boundary}, {kind}"):
+            report[kind] += call()
+        report["promises"] = promises(report["rows"], report["training"])
+        (folder / "grid_residual.json").write_text(json.dumps(report, indent=1) + "\n")
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    grid_table.show(report, console)
+    console.print(f"wrote {folder / 'grid_residual.json'}", soft_wrap=True, highlight=False)
+    return report
 
 
 def measure(case: GridCase, against: Sequence[str], device: torch.device, seconds: float) -> list[Row]:
@@ -190,64 +88,150 @@ def measure(case: GridCase, against: Sequence[str], device: torch.device, second
     for name, build in steps(case, against, device).items():
         row: Row = {**asdict(case), "engine": name, "fields_mb": case.megabytes}
         rows.append(row)
-        try:
+        with _failing(row):
             step = build()
             found = step(inputs[0])
             if name != "fourier":  # exact derivatives: another number
                 row["error"] = max(_distance(a, b) for a, b in zip(found, truth, strict=True))
-                if not row["error"] <= BOUND:
-                    raise ValueError(f"error {row['error']:.1e} beyond {BOUND:.0e}")
+                require(row["error"], BOUND[case.dtype])
             del found
             row["memory_mb"] = timing.peak_memory(step, inputs[0], device)
-            if (case.boundary, name) not in _launches:
-                _launches[case.boundary, name] = launches(step, inputs[0], device)
-            row["launches"] = _launches[case.boundary, name]
+            key = (case.pde, case.boundary, case.dimension, name)
+            row["launches"] = _launches[key] if key in _launches else launches(step, inputs[0], device)
+            _launches[key] = row["launches"]
             timed[name] = step
-            if name == "pinnfuse" and device.type == "cuda":
-                timed["graph"] = timing.graph(step, inputs[0])
-                rows.append({**asdict(case), "engine": "graph", "fields_mb": case.megabytes})
-                rows[-1]["error"] = max(_distance(a, b) for a, b in zip(timed["graph"](inputs[0]), truth, strict=True))
-        except (BackendUnavailable, torch.OutOfMemoryError) as reason:
-            row["skipped"] = str(reason).splitlines()[0]
-        except Exception as fault:  # one engine's compiler must not take the other numbers along
-            row["failed"] = f"{type(fault).__name__}: {str(fault)[:200]}"
+            if device.type == "cuda":
+                try:
+                    timed[f"{name}, graph"] = timing.graph(step, inputs[0])
+                except RuntimeError as reason:
+                    row["no_graph"] = str(reason).splitlines()[0][:200]
     del truth
     target = torch.empty_like(inputs[0])
     timed["copy"] = lambda fields: target.copy_(fields)  # type: ignore[assignment,return-value]
-    times = timing.times(timed, inputs, device, seconds)
-    copy = timing.quantiles(times["copy"])["median"]
+    times = {name: timing.quantiles(found) for name, found in timing.times(timed, inputs, device, seconds).items()}
+    copy = times["copy"]["median"]
+    for row in rows:
+        if row["engine"] in times:
+            row["ms"] = times[row["engine"]]
+            best = row["ms"]["median"]
+            if f"{row['engine']}, graph" in times:
+                row["graph_ms"] = times[f"{row['engine']}, graph"]["median"]
+                best = min(best, row["graph_ms"])
+            row["copy_gb_per_s"] = 2 * case.megabytes / copy
+            row["floor_ms"] = 1.5 * copy  # two reads and one write of what a copy reads once and writes once
+            row["of_floor"] = row["floor_ms"] / best
+    if "coordinates" in against and case.dtype == "float32" and case.points <= MOST_COORDINATES:
+        rows.append(coordinates(case, device, seconds))
+    compare(rows)
+    return rows
+
+
+def coordinates(case: GridCase, device: torch.device, seconds: float) -> Row:
+    """Residuals of a network by nested autograd at as many points as the grid has: loss, gradient of its parameters."""
+    row: Row = {**asdict(case), "engine": "coordinates"}
+    with _failing(row):
+        net, loss = engines.by_coordinates(case, device)
+        points = torch.rand(case.points, len(case.equations.pde.coordinates), device=device)
+        row["error"] = _coordinate_error(case, device, points)
+
+        def step(points: Tensor) -> tuple[Tensor | None, ...]:
+            return torch.autograd.grad(loss(net, points), list(net.parameters()), allow_unused=True)
+
+        row["memory_mb"] = timing.peak_memory(step, points, device)
+        row["launches"] = launches(step, points, device)
+        row["ms"] = timing.quantiles(timing.times({"": step}, [points] * 2, device, seconds)[""])
+    return row
+
+
+def _coordinate_error(case: GridCase, device: torch.device, points: Tensor) -> float:
+    """Of the loss on a few points, against closed-form jets in float64."""
+    few = points[:256]
+    net, loss = engines.by_coordinates(case, device)
+    exact, _ = engines.by_coordinates(case, device, torch.float64)
+    exact.load_state_dict(net.state_dict())
+    truth = FusedResidualLoss(case.equations.pde, backend="torch")(exact, few.double())
+    error = _distance(loss(net, few).detach(), truth.detach())
+    require(error, BOUND["float32"])
+    return error
+
+
+def train(case: GridCase, against: Sequence[str], device: torch.device, seconds: float) -> list[Row]:
+    """Training steps: a Fourier operator with our residual and with eager ones; a network of coordinates."""
+    (fields,) = case.inputs(device, 1)
+    points = torch.rand(case.points, len(case.equations.pde.coordinates), device=device)
+    losses: dict[str, Callable[[Tensor], Tensor]] = {"pinnfuse": engines.fused(case, "auto", device)}
+    losses |= {name: make(case) for name, make in (("eager", eager), ("roll", roll)) if name in against}
+    rows: list[Row] = []
+    timed: dict[str, Callable[[Tensor], Tensor]] = {}
+    truth: Tensor | None = None
+    for name in (*losses, *(["coordinates"] if "coordinates" in against else [])):
+        row: Row = {**asdict(case), "engine": name}
+        rows.append(row)
+        with _failing(row):
+            if name == "coordinates":
+                row["error"] = _coordinate_error(case, device, points)
+                step, given = engines.coordinate_training_step(case, device), points
+            else:
+                step, given = engines.training_step(case, losses[name], device), fields
+                value = step(fields)  # of the same first weights for every engine
+                exact = engines.training_step(case, eager(case), device, torch.float64)
+                truth = exact(fields.double()) if truth is None else truth
+                row["error"] = _distance(value, truth)
+                require(row["error"], BOUND["float32"])
+            row["memory_mb"] = timing.peak_memory(step, given, device)
+            timed[name] = lambda _, step=step, given=given: step(given)  # type: ignore[misc]
+    times = timing.times(timed, [fields] * 2, device, seconds) if timed else {}
     for row in rows:
         if row["engine"] in times:
             row["ms"] = timing.quantiles(times[row["engine"]])
-            row["copy_gb_per_s"] = 2 * case.megabytes / copy
-            row["floor_ms"] = 1.5 * copy  # two reads and one write of what a copy reads once and writes once
-            row["of_floor"] = row["floor_ms"] / row["ms"]["median"]
-    _compare(rows, case)
-    if "coordinates" in against:
-        rows.append(coordinates(case, device, rows[0].get("memory_mb")))
+    compare(rows)
     return rows
+
+
+class _failing:
+    """What goes wrong with one engine is written into its row and takes no other number along."""
+
+    def __init__(self, row: Row):
+        self.row = row
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, fault: Any, trace: Any) -> bool:
+        if isinstance(fault, torch.OutOfMemoryError):
+            self.row["skipped"] = "out of memory"
+            torch.cuda.empty_cache()
+        elif isinstance(fault, BackendUnavailable):
+            self.row["skipped"] = str(fault).splitlines()[0]
+        elif isinstance(fault, Exception):
+            self.row["failed"] = f"{type(fault).__name__}: {str(fault)[:200]}"
+        return isinstance(fault, Exception)
+
+
+def require(error: float, bound: float) -> None:
+    if not error <= bound:
+        raise ArithmeticError(f"error {error:.1e} beyond {bound:.0e}")
 
 
 def _distance(found: Tensor, truth: Tensor) -> float:
     return float((found.double() - truth).norm() / truth.norm())
 
 
-def _compare(rows: Sequence[Row], case: GridCase) -> None:
-    best = min(
-        (row["ms"]["median"] for row in rows if row["engine"] in ("pinnfuse", "graph") and "ms" in row), default=None
-    )
-    for row in rows:
-        if best and "ms" in row and row["engine"] not in ("pinnfuse", "graph"):
-            row["times_ours"] = row["ms"]["median"] / best
-        if row["engine"] in ("eager", "roll") and case.n in PROMISE and "times_ours" in row:
-            row["promise"] = PROMISE[case.n]
-            row["met"] = row["times_ours"] >= row["promise"]
+def compare(rows: Sequence[Row]) -> None:
+    """How many times the time, and the memory, of ours each engine needs: as called, and both as CUDA graphs."""
+    ours = rows[0]
+    for row in rows[1:]:
+        if "ms" in row and "ms" in ours:
+            row["times_ours"] = row["ms"]["median"] / ours["ms"]["median"]
+        if "graph_ms" in row and "graph_ms" in ours:
+            row["graph_times_ours"] = row["graph_ms"] / ours["graph_ms"]
+        if "memory_mb" in row and ours.get("memory_mb"):
+            row["memory_times_ours"] = row["memory_mb"] / ours["memory_mb"]
 
 
-_launches: dict[tuple[str, str], int | None] = {}
+_launches: dict[tuple[str, str, int, str], int | None] = {}
 
 
-def launches(step: Step, fields: Tensor, device: torch.device) -> int | None:
+def launches(step: Callable[[Tensor], Any], fields: Tensor, device: torch.device) -> int | None:
     """Kernels of one step, autograd's own fill of the loss's gradient included."""
     if device.type != "cuda":
         return None
@@ -256,82 +240,3 @@ def launches(step: Step, fields: Tensor, device: torch.device) -> int | None:
         torch.cuda.synchronize(device)
     kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     return sum(1 for e in kernels if not e.name.startswith("Mem"))
-
-
-def coordinates(case: GridCase, device: torch.device, our_mb: float | None) -> Row:
-    """Peak memory of the same residuals of a network by nested autograd, at as many points as the grid has."""
-    row: Row = {**asdict(case), "engine": "coordinates"}
-    layers: list[nn.Module] = []
-    for a, b in ((3, 64), (64, 64), (64, 64), (64, 64), (64, 3)):
-        layers += [nn.Linear(a, b), nn.Tanh()]
-    net = nn.Sequential(*layers[:-1]).to(device)
-    loss = FusedResidualLoss(NAVIER_STOKES, backend="autograd")
-
-    def step(points: Tensor) -> None:
-        torch.autograd.grad(loss(net, points), list(net.parameters()))
-
-    try:
-        points = torch.rand(case.batch * case.n**2, 3, device=device)
-        row["memory_mb"] = timing.peak_memory(step, points, device)
-        if our_mb:
-            row["memory_times_ours"] = row["memory_mb"] / our_mb
-            row["promise"], row["met"] = 37.0, row["memory_times_ours"] >= 37.0
-    except torch.OutOfMemoryError:
-        row["skipped"] = "out of memory"
-        torch.cuda.empty_cache()
-    return row
-
-
-def run(
-    cases: Sequence[GridCase],
-    against: Sequence[str],
-    device: torch.device,
-    seconds: float,
-    out: str | Path,
-    console: Console | None = None,
-    extra: dict[str, Any] | None = None,
-) -> list[Row]:
-    """Measure, print a table, and write `grid_residual.json` into `out/<card or processor>/`."""
-    console = console or Console(quiet=True)
-    folder = Path(out) / machine.name(device)
-    folder.mkdir(parents=True, exist_ok=True)
-    report: dict[str, Any] = {
-        **machine.head(device),
-        "pde": NAVIER_STOKES.to_text(),
-        **(extra or {}),
-        "rows": [],
-    }
-    for case in cases:
-        report["rows"] += measure(case, against, device, seconds)
-        (folder / "grid_residual.json").write_text(json.dumps(report, indent=1) + "\n")
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-    show(report["rows"], console)
-    console.print(f"wrote {folder / 'grid_residual.json'}", soft_wrap=True, highlight=False)
-    return report["rows"]
-
-
-def show(rows: Sequence[Row], console: Console) -> None:
-    table = Table("", box=SIMPLE_HEAD)
-    for column in ("ms (20..80 %)", "of floor", "x ours", "launches", "MB", "error", "promise"):
-        table.add_column(column, justify="right")
-    last = None
-    for row in rows:
-        case = f"{row['boundary']} {row['n']}^2 x {row['batch']}"
-        if case != last:
-            rate = f", copy {row['copy_gb_per_s']:.0f} GB/s" if "copy_gb_per_s" in row else ""
-            table.add_row(f"[bold]{case}[/]{rate}")
-            last = case
-        cells = [
-            f"{row['ms']['median']:.3g} ({row['ms']['q20']:.3g}..{row['ms']['q80']:.3g})" if "ms" in row else "",
-            f"{row['of_floor']:.0%}" if "of_floor" in row else "",
-            f"{row['times_ours']:.1f}" if "times_ours" in row else "",
-            str(row.get("launches") or ""),
-            f"{row['memory_mb']:,.0f}" if "memory_mb" in row else "",
-            f"{row['error']:.0e}" if "error" in row else "",
-            f"{'met' if row['met'] else 'missed'} ({row['promise']:g}x)" if "promise" in row else "",
-        ]
-        if "failed" in row or "skipped" in row:
-            cells[0] = f"[red]{escape(row.get('failed') or row['skipped'])}[/]"
-        table.add_row(f"  {row['engine']}", *cells)
-    console.print(table)

@@ -1,8 +1,8 @@
-"""The report of `pinnfuse bench ops` as tables and as a picture."""
+"""The report of `pinnfuse bench ops` as tables that fit 80 columns."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,81 +10,88 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pinnfuse.figures.style import ACCENT, CYCLE, MUTED, new_figure, style
+from pinnfuse.bench.operators import SMALL_ENGINES, Size
 
-_COLOURS = dict(
-    zip(
-        ("pinnfuse", "eager-roll", "eager-slice", "conv2d", "compile", "fourier"),
-        (ACCENT, MUTED, CYCLE[0], CYCLE[2], CYCLE[4], CYCLE[1]),
-        strict=True,
-    )
-)
+Row = dict[str, Any]
 
 
 def show(report: dict[str, Any], console: Console) -> None:
-    """Times, then the small grids, then the promises."""
-    each = ("ms", "graph", "of copy")
-    names = [*(f"fwd {name}" for name in each), *(f"bwd {name}" for name in each), "launches", "MB", "x ours"]
-    table = Table("", *names, box=SIMPLE_HEAD)
-    table.columns[0].no_wrap = True
-    for column in table.columns[1:]:
-        column.justify = "right"
-    before = None
-    for row in report["rows"]:
-        case = (row["operator"], row["n"], row["batch"], row["boundary"])
-        if case != before:
-            copied = f"copy {row['copy_gb_per_s']:,.0f} GB/s"
-            table.add_row(f"[bold]{row['operator']} {row['n']}^2 x {row['batch']}, {row['boundary']}[/], {copied}")
-        before = case
-        if "failed" in row:
-            table.add_row(f"  {row['engine']}", f"[red]{escape(row['failed'])}[/]")
-            continue
-        cells = [text for part in ("forward", "backward") for text in _part(row[part])]
-        counts = "/".join(str(row[part].get("launches", "-")) for part in ("forward", "backward"))
-        times = f"{row['times_ours']:.1f}" if "times_ours" in row else ""
-        table.add_row(f"  {row['engine']}", *cells, counts, f"{row['memory_mb']:,.0f}", times)
-    console.print(table)
+    """Times of each operator, the small grids, the promises."""
+    for operator in dict.fromkeys(row["operator"] for row in report["rows"]):
+        _times([row for row in report["rows"] if row["operator"] == operator], console)
     if report["crossover"]:
-        engines = ("pinnfuse", "torch", "eager-roll", "eager-slice")
-        small = Table("forward + backward, ms as called", "n", *engines, "speed-up")
-        for row in report["crossover"]:
-            small.add_row(row["operator"], str(row["n"]), *(f"{row[k]:.3g}" for k in engines), f"{row['speedup']:.2f}")
-        console.print(small)
-    kept = Table("promise", "operator", "baseline", "measured", "met?")
-    for row in report["promises"]:
-        met = "[green]yes[/]" if row["met"] else "[red]no[/]"
-        kept.add_row(row["promise"], row["operator"], row["baseline"], f"{row['measured']:.2f}x", met)
-    console.print(kept)
+        _small(report["crossover"], console)
+    if report["promises"]:
+        promised(report["promises"], "operator", console)
 
 
-def _part(part: dict[str, Any]) -> list[str]:
-    graph = f"{part['graph_ms']:.3g}" if "graph_ms" in part else ""
-    return [f"{part['ms']:.3g}", graph, f"{part['of_copy']:.0%}"]
+def table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    """A narrow table: names on the left, numbers on the right."""
+    found = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    for name in left:
+        found.add_column(name, no_wrap=True)
+    for name in right:
+        found.add_column(name, justify="right")
+    return found
 
 
-def draw(report: dict[str, Any], path: Path) -> None:
-    """Share of the copy rate, forward and backward, per case: one bar per engine."""
-    rows = [row for row in report["rows"] if "forward" in row and row["boundary"] == "periodic"]
-    cases = list(dict.fromkeys((row["operator"], row["n"], row["batch"]) for row in rows))
-    names = [name for name in _COLOURS if any(row["engine"] == name for row in rows)]
-    with style():
-        figure, axes = new_figure(1, 2, (9.5, 1.2 + len(cases) * (0.2 + 0.11 * max(1, len(names)))), sharey=True)
-        thickness = 0.85 / max(1, len(names))
-        for ax, part in zip(axes[0], ("forward", "backward"), strict=True):
-            for i, name in enumerate(names):
-                found = {(r["operator"], r["n"], r["batch"]): r[part]["of_copy"] for r in rows if r["engine"] == name}
-                places = [k + (i - (len(names) - 1) / 2) * thickness for k, case in enumerate(cases) if case in found]
-                shares = [100 * found[case] for case in cases if case in found]
-                ax.barh(places, shares, 0.9 * thickness, color=_COLOURS[name], label=name)
-            ax.axvline(100, color="black", linewidth=0.6)
-            ax.set_title(f"{part}: % of the copy rate, every array counted once")
-            ax.set_yticks(range(len(cases)), [f"{op}\n{n}$^2$ x {batch}" for op, n, batch in cases])
-            ax.set_ylim(len(cases) - 0.5, -0.5)
-            ax.spines[["top", "right"]].set_visible(False)
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        if handles:
-            figure.legend(handles, labels, loc="outside upper center", ncols=len(names))
-        machine, date = report["machine"].replace("_", " "), report["date"][:10]
-        versions = f"torch {report['versions']['torch']}, commit {report['commit'] or 'unknown'}"
-        figure.supxlabel(f"float32, as CUDA graphs where possible; {machine}, {versions}, {date}", fontsize=8)
-        figure.savefig(path)
+def short(value: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _times(rows: Sequence[Row], console: Console) -> None:
+    """Milliseconds as a CUDA graph where there is one."""
+    found = table(
+        rows[0]["operator"],
+        ("fields", "engine"),
+        ("fwd ms", "%copy", "bwd ms", "%copy", "launch", "MB", "x ours"),
+    )
+    before: str | None = None
+    for row in rows:
+        size = Size(row["n"], row["batch"], row["dimension"], row["dtype"]).case(row["operator"]).size
+        name = size if row["boundary"] == "periodic" else "  walls"
+        engine = "[bold]pinnfuse[/]" if row["engine"] == "pinnfuse" else row["engine"]
+        if name != before and before is not None and row["boundary"] == "periodic":
+            found.add_section()
+        first, before = "" if name == before else name, name
+        found.add_row(first, engine, *(["[red]no number[/]"] if "failed" in row else _cells(row)))
+    console.print(found)
+    for row in rows:
+        if "failed" in row:
+            console.print(f"  {row['engine']}, {row['n']}, {row['boundary']}: [red]{escape(row['failed'])}[/]")
+
+
+def _cells(row: Row) -> list[str]:
+    last = [f"{row['memory_mb']:,.0f}", short(row["times_ours"]) if "times_ours" in row else ""]
+    if "both_ms" in row:
+        return ["", "", short(row["both_ms"]), "both", str(row.get("launches", "")), *last]
+    parts = [text for part in ("forward", "backward") for text in _part(row[part])]
+    return [*parts, "/".join(str(row[part].get("launches", "-")) for part in ("forward", "backward")), *last]
+
+
+def _part(part: Row) -> list[str]:
+    return [short(part["graph_ms" if "graph_ms" in part else "ms"]), f"{100 * part['of_copy']:.0f}"]
+
+
+def _small(rows: Sequence[Row], console: Console) -> None:
+    engines = [name for name in SMALL_ENGINES if name in rows[0]]
+    found = table("forward + backward, ms as called", ("operator", "fields"), (*engines, "speed-up"))
+    for row in rows:
+        found.add_row(row["operator"], row["size"], *(short(row[k]) for k in engines), f"{row['speedup']:.2f}")
+    console.print(found)
+
+
+def promised(promises: Sequence[Row], of: str, console: Console) -> None:
+    """One line per promise, operator (or case) and baseline."""
+    met = sum(row["met"] for row in promises)
+    found = table(f"promises: {met} of {len(promises)} met", ("promise", of, "against"), ("measured", "met?"))
+    before = None
+    for row in promises:
+        colour, answer = ("green", "yes") if row["met"] else ("red", "no")
+        name = "" if row["promise"] == before else row["promise"]
+        before = row["promise"]
+        found.add_row(name, row[of], row["baseline"], short(row["measured"]), f"[{colour}]{answer}[/]")
+    console.print(found)

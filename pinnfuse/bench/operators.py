@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,59 @@ from rich.console import Console
 from torch import Tensor
 
 from pinnfuse.bench import machine, timing
-from pinnfuse.bench.operator_engines import ENGINES, OPERATORS, Case, Op, build, reference
+from pinnfuse.bench.operator_engines import (
+    DTYPES,
+    ENGINES,
+    OPERATORS,
+    Case,
+    Op,
+    applies,
+    build,
+    by_coordinates,
+    network,
+    reference,
+)
+from pinnfuse.bench.operator_promises import promises, small_promises
 from pinnfuse.errors import nearest
 
-BOUND = 2e-5
+BOUND = {"float32": 2e-5, "float64": 1e-12, "float16": 1e-2, "bfloat16": 8e-2}
 """Largest error relative to the largest magnitude; beyond it there is no number."""
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Size:
+    """Points: `batch` fields of n^dimension numbers of a dtype."""
+
+    n: int
+    batch: int = 1
+    dimension: int = 2
+    dtype: str = "float32"
+
+    def case(self, operator: str) -> Case:
+        return Case(operator, self.n, self.batch, dimension=self.dimension, dtype=self.dtype)
+
+
+SIZES = (
+    *(Size(n, batch) for n, batch in ((512, 1), (2048, 1), (2048, 8), (8192, 1))),
+    Size(2**24, dimension=1),
+    Size(256, dimension=3),
+    *(Size(2048, 8, dtype=dtype) for dtype in DTYPES[1:]),
+)
+SMALL = (*(Size(n) for n in (32, 64, 128, 256, 512, 1024)), Size(4096, dimension=1), Size(32, dimension=3))
+
+
+@dataclass(frozen=True)
 class Settings:
-    """What to measure: operators on `batch` periodic fields of n x n points for every (n, batch) in `sizes`.
+    """What to measure: operators on periodic fields of all `sizes`, ours between walls too.
 
     Raises:
         ValueError: an unknown name.
     """
 
     operators: Sequence[str] = OPERATORS
-    sizes: Sequence[tuple[int, int]] = ((512, 1), (2048, 1), (2048, 8), (8192, 1))
-    small: Sequence[int] = (32, 64, 128, 256, 512, 1024)
+    sizes: Sequence[Size] = SIZES
+    small: Sequence[Size] = SMALL
     engines: Sequence[str] = ENGINES
     walls: bool = True
     device: str = "cpu"
@@ -53,7 +87,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
     Returns:
         one row per case and engine: `forward` and `backward` where they were timed, else "failed" with the reason.
     """
-    from pinnfuse.bench import operator_table
+    from pinnfuse.bench import operator_picture, operator_table
 
     console = console or Console(quiet=True)
     device = torch.device(settings.device)
@@ -65,6 +99,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
         "rows": [],
         "crossover": [],
     }
+    counted: Counts = {}
 
     def save() -> None:
         report["promises"] = promises(report["rows"]) + small_promises(report["crossover"])
@@ -73,22 +108,23 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
     allowed, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
     try:
         for operator in settings.operators:
-            for n, batch in settings.sizes:
-                with console.status(f"{operator}, {n}^2 x {batch}"):
-                    case = Case(operator, n, batch)
+            for size in settings.sizes:
+                case = size.case(operator)
+                with console.status(f"{operator}, {case.size}"):
                     copy = copy_rate(case, device, settings.seconds)
-                    report["rows"] += measure(case, settings.engines, device, settings.seconds, copy)
+                    engines = [name for name in settings.engines if applies(name, case)]
+                    report["rows"] += measure(case, engines, device, settings.seconds, copy, counted)
                     if settings.walls:
-                        walled = Case(operator, n, batch, "dirichlet")
-                        report["rows"] += measure(walled, ("pinnfuse",), device, settings.seconds, copy)
+                        walled = replace(case, boundary="dirichlet")
+                        report["rows"] += measure(walled, ("pinnfuse",), device, settings.seconds, copy, counted)
                 save()
-            for n in settings.small:
-                report["crossover"].append(crossover(Case(operator, n, 1), device, settings.seconds))
+            for size in settings.small:
+                report["crossover"].append(crossover(size.case(operator), device, settings.seconds))
             save()
     finally:
         torch.backends.cudnn.allow_tf32 = allowed
     operator_table.show(report, console)
-    operator_table.draw(report, folder / "ops.png")
+    operator_picture.draw(report, folder / "ops.png")
     console.print(f"wrote {folder / 'ops.json'} and ops.png", soft_wrap=True, highlight=False)
     return report["rows"]
 
@@ -101,20 +137,31 @@ def copy_rate(case: Case, device: torch.device, seconds: float) -> float:
     return 2 * source.numel() * source.element_size() / (ms * 1e6)
 
 
-def measure(case: Case, engines: Sequence[str], device: torch.device, seconds: float, copy: float) -> list[Row]:
+Counts = dict[tuple[Any, ...], int]
+"""Launches by operator, engine, dimension, boundary, part: they do not depend on the size, and counting is slow."""
+
+
+def measure(
+    case: Case, engines: Sequence[str], device: torch.device, seconds: float, copy: float, counted: Counts | None = None
+) -> list[Row]:
     """The rows of one case."""
     inputs = case.inputs(device)
+    counted = {} if counted is None else counted
     rows = []
     for engine in engines:
         row: Row = {**asdict(case), "engine": engine, "copy_gb_per_s": copy}
         rows.append(row)
         try:
+            if engine == "coordinates":
+                row |= _coordinates(case, device, seconds)
+                continue
             function = build(engine, case)
             if engine != "fourier":  # other numbers: exact derivatives
                 row["error"] = _error(function, case, inputs)
-                if not row["error"] <= BOUND:
-                    raise ArithmeticError(f"error {row['error']:.1e} beyond {BOUND:.0e}")
-            row |= _times(function, inputs, device, seconds)
+                _require(row["error"], BOUND[case.dtype])
+            row |= _times(
+                function, inputs, device, seconds, counted, (case.operator, engine, case.dimension, case.boundary)
+            )
             for key in ("forward", "backward"):
                 best = row[key].get("graph_ms") or row[key]["ms"]
                 row[key]["gb_per_s"] = case.gigabytes(key == "backward") / best * 1e3
@@ -126,14 +173,22 @@ def measure(case: Case, engines: Sequence[str], device: torch.device, seconds: f
             row["failed"] = f"{type(fault).__name__}: {(str(fault).strip() or 'no message').splitlines()[0][:300]}"
     ours = next((r for r in rows if r["engine"] == "pinnfuse" and "forward" in r), None)
     for row in rows:
-        if ours is not None and row is not ours and "forward" in row:
+        if ours is not None and row is not ours and "failed" not in row:
             row["times_ours"] = _total(row) / _total(ours)
             row["graph_times_ours"] = _total(row, "graph_ms") / _total(ours, "graph_ms")
+            row["memory_times_ours"] = row["memory_mb"] / ours["memory_mb"]
     return rows
+
+
+def _require(error: float, bound: float) -> None:
+    if not error <= bound:
+        raise ArithmeticError(f"error {error:.1e} beyond {bound:.0e}")
 
 
 def _total(row: Row, key: str = "ms") -> float:
     """Forward and backward, milliseconds."""
+    if "both_ms" in row:
+        return row["both_ms"]
     return sum(row[part].get(key, row[part]["ms"]) for part in ("forward", "backward"))
 
 
@@ -142,15 +197,46 @@ def _error(function: Op, case: Case, inputs: Sequence[Tensor]) -> float:
     few = [x[:1].clone().requires_grad_() for x in inputs]
     exact = [x.detach().double().requires_grad_() for x in few]
     found, truth = function(*few), reference(case)(*exact)
-    upstream = torch.cos(truth.detach())
+    upstream = torch.cos(truth.detach()).to(found.dtype)
     pairs = [(found, truth)]
     pairs += zip(
-        torch.autograd.grad(found, few, upstream.float()), torch.autograd.grad(truth, exact, upstream), strict=True
+        torch.autograd.grad(found, few, upstream), torch.autograd.grad(truth, exact, upstream.double()), strict=True
     )
     return max(float((a.detach().double() - b.detach()).abs().max() / b.detach().abs().max()) for a, b in pairs)
 
 
-def _times(function: Op, inputs: Sequence[Tensor], device: torch.device, seconds: float) -> Row:
+def _coordinates(case: Case, device: torch.device, seconds: float) -> Row:
+    """Value, and the gradient of the network's parameters; checked against float64 on a few points."""
+    net = network(case.dimension).to(device)
+    parameters = list(net.parameters())
+    points = torch.rand(case.batch * case.n**case.dimension, case.dimension, device=device)
+    upstream = torch.randn_like(by_coordinates(case.operator, net, points[:1])).expand(
+        len(points), *[case.dimension] * (case.operator == "gradient")
+    )
+
+    def both(_: Tensor) -> None:
+        torch.autograd.grad(by_coordinates(case.operator, net, points), parameters, upstream, allow_unused=True)
+
+    few = points[:256]
+    found = by_coordinates(case.operator, net, few).detach().double()
+    truth = by_coordinates(case.operator, network(case.dimension).to(device).double(), few.double()).detach()
+    row: Row = {"error": float((found - truth).abs().max() / truth.abs().max())}
+    _require(row["error"], BOUND[case.dtype])
+    row["both_ms"] = _milliseconds(lambda: both(points), device, seconds)
+    if device.type == "cuda":
+        row["launches"] = launches(lambda: both(points))
+    row["memory_mb"] = timing.peak_memory(both, points, device)
+    return row
+
+
+def _times(
+    function: Op,
+    inputs: Sequence[Tensor],
+    device: torch.device,
+    seconds: float,
+    counted: Counts,
+    name: tuple[Any, ...],
+) -> Row:
     """Forward and backward apart: milliseconds a call, the same as a CUDA graph, launches; peak memory of both."""
     given = [x.detach().requires_grad_() for x in inputs]
     upstream = torch.randn_like(function(*given).detach())
@@ -170,15 +256,16 @@ def _times(function: Op, inputs: Sequence[Tensor], device: torch.device, seconds
         torch.autograd.grad(function(*given), given, upstream)
 
     found: Row = {}
-    for name, call in (("forward", forward), ("backward", backward)):
+    for part_name, call in (("forward", forward), ("backward", backward)):
         part: Row = {"ms": _milliseconds(call, device, seconds)}
         if device.type == "cuda":
-            part["launches"] = launches(call)
+            key = (*name, part_name)
+            part["launches"] = counted[key] if key in counted else counted.setdefault(key, launches(call))
             try:
                 part["graph_ms"] = _milliseconds(_captured(call, stream).replay, device, seconds)
             except RuntimeError as reason:
                 part["no_graph"] = str(reason).splitlines()[0][:200]
-        found[name] = part
+        found[part_name] = part
     kept = None  # type: ignore[assignment]
     found["memory_mb"] = timing.peak_memory(both, upstream, device)
     return found
@@ -209,80 +296,29 @@ def launches(call: Callable[[], Any]) -> int:
     return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in traced.events())
 
 
-SMALL_ENGINES = ("pinnfuse", "torch", "eager-roll", "eager-slice")
+SMALL_ENGINES = ("pinnfuse", "kernel", "torch", "eager-roll", "eager-slice")
 
 
 def crossover(case: Case, device: torch.device, seconds: float) -> Row:
-    """Forward and backward of one call as called (no graph): what "auto" takes, plain torch of ours, and eager."""
+    """Forward and backward of one call as called (no graph): what "auto" takes, each path of ours, and eager."""
     inputs = case.inputs(device)
-    row: Row = {"operator": case.operator, "n": case.n}
+    row: Row = {"operator": case.operator, "n": case.n, "dimension": case.dimension, "size": case.size}
+    steps = {}
     for engine in SMALL_ENGINES:
+        if engine == "kernel" and device.type != "cuda":
+            continue
         function = build(engine, case)
         given = [x.detach().requires_grad_() for x in inputs]
         upstream = torch.randn_like(function(*given).detach())
 
-        def step(function: Op = function, given: Sequence[Tensor] = given, upstream: Tensor = upstream) -> Any:
+        def step(
+            _: Tensor, function: Op = function, given: Sequence[Tensor] = given, upstream: Tensor = upstream
+        ) -> Any:
             return torch.autograd.grad(function(*given), given, upstream)
 
-        row[engine] = _milliseconds(step, device, seconds / 2)
+        steps[engine] = step
+    for engine, samples in timing.times(steps, [torch.empty(0)] * 2, device, seconds / 2).items():  # in turns
+        row[engine] = timing.quantiles(samples)["median"]
     row["speedup"] = min(row["eager-roll"], row["eager-slice"]) / row["pinnfuse"]
-    row["of_torch"] = row["pinnfuse"] / row["torch"]  # beyond 1.1 "auto" took the wrong one
+    row["of_best"] = row["pinnfuse"] / min(row["torch"], row.get("kernel", row["torch"]))  # beyond 1.1: the wrong path
     return row
-
-
-PROMISES = {512: (1.5, 2.0), 2048: (3.0, 4.0), 8192: (5.0, 8.0)}
-"""Over native operators, by the FlashPDE article."""
-
-
-def promises(rows: Sequence[Row]) -> list[Row]:
-    """The article's promises by operator and baseline: forward and backward as called, and as CUDA graphs."""
-    found = []
-    for row in rows:
-        if row["n"] in PROMISES and row["batch"] == 1 and row["engine"] in ("eager-roll", "eager-slice", "conv2d"):
-            if "times_ours" not in row:
-                continue
-            least, most = PROMISES[row["n"]]
-            found.append(
-                {
-                    "promise": f"{least}-{most}x at {row['n']}^2",
-                    "operator": row["operator"],
-                    "baseline": row["engine"],
-                    "measured": row["times_ours"],
-                    "as_graph": row["graph_times_ours"],
-                    "met": row["times_ours"] >= least,
-                }
-            )
-    single = [r for r in rows if r["batch"] == 1 and r["boundary"] == "periodic"]
-    ours = {(r["operator"], r["n"]): r for r in single if r["engine"] == "pinnfuse"}
-    for row in rows:
-        if row["engine"] == "eager-roll" and "launches" in row.get("forward", {}) and row["batch"] == 1:
-            mine = ours.get((row["operator"], row["n"]), {})
-            if row["n"] == 2048 and "forward" in mine:
-                counts = [sum(r[k]["launches"] for k in ("forward", "backward")) for r in (row, mine)]
-                found.append(_paper("3.5x fewer launches", row, counts[0] / counts[1], 3.5))
-                best = max(row[k]["graph_ms"] / mine[k]["graph_ms"] for k in ("forward", "backward"))
-                found.append(_paper("19.2x per kernel", row, best, 19.2))
-    return found
-
-
-def small_promises(crossovers: Sequence[Row]) -> list[Row]:
-    """No size slower than eager; "auto" within 10 % of the better of kernels and plain torch. The worst size counts."""
-    found = []
-    for operator in dict.fromkeys(row["operator"] for row in crossovers):
-        rows = [row for row in crossovers if row["operator"] == operator]
-        for promise, baseline, measured, least in (
-            ("no small grid slower than eager", "eager-roll", min(row["speedup"] for row in rows), 1.0),
-            ("auto within 10 % of the better path", "torch", min(1.0 / row["of_torch"] for row in rows), 1 / 1.1),
-        ):
-            found.append(_paper(promise, {"operator": operator, "engine": baseline}, measured, least))
-    return found
-
-
-def _paper(promise: str, row: Row, measured: float, least: float) -> Row:
-    return {
-        "promise": promise,
-        "operator": row["operator"],
-        "baseline": row["engine"],
-        "measured": measured,
-        "met": measured >= least,
-    }

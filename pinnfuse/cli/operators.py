@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 
+if TYPE_CHECKING:
+    from pinnfuse.bench.operators import Size
+
 
 def bench_parser() -> ArgumentParser:
-    parser = ArgumentParser(description="Operators on grids against eager, conv2d, torch.compile and Fourier ones.")
-    names = "laplacian,gradient,convection central,convection upwind3"
-    against = "eager-roll,eager-slice,conv2d,compile,fourier"
-    parser.add_argument("--operators", type=str, default=names, help="comma-separated")
-    parser.add_argument("--sizes", type=str, default="512,2048,2048x8,8192", help="comma-separated: n, or n x batch")
-    parser.add_argument("--small", type=str, default="32,64,128,256,512,1024", help="sizes as called, against eager")
+    parser = ArgumentParser(
+        description="Operators on grids against eager, convolution, compiled, Fourier, coordinate ones."
+    )
+    operators = "laplacian,gradient,convection central,convection upwind3"
+    against = "eager-roll,eager-slice,conv,compile,fourier,coordinates"
+    sizes = "512,2048,2048x8,8192,16777216^1,256^3,2048x8:float64,2048x8:float16,2048x8:bfloat16"
+    small = "32,64,128,256,512,1024,4096^1,32^3"
+    parser.add_argument("--operators", type=str, default=operators, help="comma-separated")
+    parser.add_argument("--sizes", type=str, default=sizes, help="comma-separated: n[^dimension][xbatch][:dtype]")
+    parser.add_argument("--small", type=str, default=small, help="sizes as called, against eager")
     parser.add_argument("--against", type=str, default=against, help="comma-separated")
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     parser.add_argument("--seconds", type=float, default=0.2, help="time to spend on each number")
@@ -26,10 +34,10 @@ def bench(options: Namespace, device: Any, console: Console) -> int:
     from pinnfuse.bench.operators import Settings, run
 
     settings = Settings(
-        operators=_names(options.operators),
-        sizes=[_size(text) for text in _names(options.sizes)],
-        small=[_size(text)[0] for text in _names(options.small)],
-        engines=("pinnfuse", *_names(options.against)),
+        operators=names(options.operators),
+        sizes=[size(text, "sizes") for text in names(options.sizes)],
+        small=[size(text, "small") for text in names(options.small)],
+        engines=("pinnfuse", *names(options.against)),
         device=str(device),
         seconds=options.seconds,
     )
@@ -37,12 +45,20 @@ def bench(options: Namespace, device: Any, console: Console) -> int:
     return 1 if any("failed" in row for row in rows) else 0
 
 
-def _names(text: str) -> list[str]:
+def names(text: str) -> list[str]:
+    """Of a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _size(text: str) -> tuple[int, int]:
-    n, _, batch = text.partition("x")
-    if not (n.strip().isdecimal() and (batch.strip() or "1").isdecimal() and int(n) > 0 and int(batch or 1) > 0):
-        raise ValueError(f"--sizes: expected positive integers such as 2048 or 2048x8; got {text!r}.")
-    return int(n), int(batch or 1)
+def size(text: str, option: str) -> Size:
+    """A size as written on the command line."""
+    from pinnfuse.bench.operator_engines import DTYPES
+    from pinnfuse.bench.operators import Size
+
+    found = re.fullmatch(r"(\d+)(?:\^([123]))?(?: *x *(\d+))?(?::(\w+))?", text)
+    if found is None or int(found[1]) < 1 or int(found[3] or 1) < 1 or (found[4] or "float32") not in DTYPES:
+        raise ValueError(
+            f"--{option}: expected sizes such as 2048, 2048x8, 256^3 or 2048x8:float16 (dtypes: {', '.join(DTYPES)}); "
+            f"got {text!r}."
+        )
+    return Size(int(found[1]), int(found[3] or 1), int(found[2] or 2), found[4] or "float32")

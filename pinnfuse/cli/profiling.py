@@ -25,7 +25,7 @@ def ops_parser() -> ArgumentParser:
     )
     parser.add_argument("--size", type=int, default=1024, help="points per axis")
     parser.add_argument("--batch", type=int, default=1, help="fields")
-    parser.add_argument("--against", type=str, default="eager-roll", help="eager-roll, eager-slice, conv2d, ...")
+    parser.add_argument("--against", type=str, default="eager-roll", help="eager-roll, eager-slice, conv, ...")
     return _common(parser, "ops.pt.trace.json and ops.folded")
 
 
