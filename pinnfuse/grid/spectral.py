@@ -75,6 +75,15 @@ def biharmonic(u: Tensor, grid: Grid) -> Tensor:
     return _back(_transform(u, dims) * _laplacian_symbol(u, grid) ** 2, u, dims)
 
 
+def low_pass(u: Tensor, waves: float) -> Tensor:
+    """The part of periodic fields [..., H, W] in waves of at most `waves` periods per shorter side."""
+    modes, dims = torch.fft.rfft2(u), u.shape[-2:]
+    side = min(dims)
+    ky = torch.fft.fftfreq(dims[0], 1 / side, device=u.device)[:, None]
+    kx = torch.fft.rfftfreq(dims[1], 1 / side, device=u.device)
+    return torch.fft.irfft2(modes * ((ky**2 + kx**2).sqrt() <= waves + 1e-6), s=dims)
+
+
 def _check_periodic(grid: Grid, caller: str, axes: Sequence[int]) -> None:
     for k in axes:
         if not grid.periodic[grid.axes[k]]:
