@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -19,31 +21,63 @@ KNOWN = {
     "deposits": ("count", "two-stage", "float"),
 }
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+LARGEST = 1e12
+"""Of rates, weights and maps: products of three of them, and sums over all agents, are finite in float32."""
 
 
-def shape(value: Sequence[int]) -> tuple[int, int]:
-    if len(value) != 2 or not all(isinstance(n, int) and 1 <= n <= LARGEST_SIDE for n in value):
+def whole(name: str, value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
+        raise ValueError(f"Physarum: `{name}` must be a whole number in {low}..{high}; got {value!r}.")
+    return int(value)
+
+
+def steps(count: Any, sort_every: Any) -> tuple[int, int]:
+    return whole("steps", count, 0, 2**63 - 1), whole("sort_every", sort_every, 0, 2**63 - 1)
+
+
+def shape(value: Any) -> tuple[int, int]:
+    sides = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    fit = [isinstance(n, Integral) and not isinstance(n, bool) and 1 <= int(n) <= LARGEST_SIDE for n in sides]
+    if len(sides) != 2 or not all(fit):
         raise ValueError(
-            f"Physarum: `shape` must be (height, width), whole numbers in 1..{LARGEST_SIDE}; got {tuple(value)}. "
+            f"Physarum: `shape` must be (height, width), whole numbers in 1..{LARGEST_SIDE}; got {value!r}. "
             "Split a larger domain."
         )
-    return value[0], value[1]
+    return int(sides[0]), int(sides[1])
 
 
-def counts(agents: int, species: int, seed: int) -> None:
-    for name, value, low, high in (
-        ("agents", agents, 1, 2**31 - 1),
-        ("species", species, 1, 64),
-        ("seed", seed, 0, 2**63 - 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ValueError(f"Physarum: `{name}` must be a whole number in {low}..{high}; got {value!r}.")
-
-
-def names(**given: str) -> None:
+def names(**given: Any) -> None:
     for option, value in given.items():
         if value not in KNOWN[option]:
             raise ValueError(f"Physarum: unknown `{option}`; got {value!r}. {nearest(str(value), KNOWN[option])}")
+
+
+def device(value: Any) -> torch.device:
+    """A device that tensors can be made on."""
+    try:
+        found = torch.device(value)
+        torch.empty(1, device=found).tolist()
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"Physarum: `device` {value!r} cannot be used: {reason}. Use 'cpu' or 'cuda'.") from error
+    return found
+
+
+def memory(agents: int, species: int, shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> None:
+    """Refuse a colony that the whole memory of the device could not hold: what stays, 20 bytes an agent and two fields
+    and trails, and what a start needs for a moment, 100 bytes an agent."""
+    need = agents * 120 + species * shape[0] * shape[1] * 2 * (dtype.itemsize + 4)
+    if device.type == "cuda":
+        there = torch.cuda.get_device_properties(device).total_memory
+    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:
+        return
+    if need > there:
+        raise ValueError(
+            f"Physarum: {agents:,} `agents` of {species} `species` on {shape[0]} x {shape[1]} cells need about "
+            f"{need / 1e9:.1f} GB, and {device} has {there / 1e9:.1f} GB. Use fewer, or split them over several cards."
+        )
 
 
 def field_dtype(dtype: torch.dtype) -> None:
@@ -51,48 +85,58 @@ def field_dtype(dtype: torch.dtype) -> None:
         raise ValueError(f"Physarum: `dtype` must be one of {', '.join(map(str, DTYPES))}; got {dtype}.")
 
 
-def attraction(matrix: Tensor | Sequence[Sequence[float]] | None, species: int) -> Tensor:
-    """float64 [species, species] on the CPU."""
-    found = torch.eye(species, dtype=torch.float64) if matrix is None else torch.as_tensor(matrix).double().cpu()
-    if found.shape != (species, species) or not bool(torch.isfinite(found).all()):
+def tensor(name: str, values: Any, low: float = -LARGEST, shapes: Sequence[tuple[int, ...]] = ()) -> Tensor:
+    """`values` as a tensor of real numbers in [low, LARGEST], in one of `shapes` if any are given; without gradient."""
+    try:
+        found = torch.as_tensor(values).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
-            f"Physarum: `attraction` must be finite, [species, species] = [{species}, {species}]; got "
-            f"{list(found.shape)}. Give row's attraction to column's field."
+            f"Physarum: `{name}` must be a tensor or nested lists of numbers; got {type(values).__name__}: {error}."
+        ) from error
+    if found.is_complex():
+        raise ValueError(f"Physarum: `{name}` must be real; got {found.dtype}. Take its .real or .abs().")
+    if not found.is_floating_point():
+        found = found.double()
+    if shapes and tuple(found.shape) not in shapes:
+        wanted = " or ".join(str(list(s)) for s in shapes)
+        raise ValueError(f"Physarum: `{name}` must be {wanted}; got {list(found.shape)}. Resize or transpose it.")
+    wrong = ~((found >= low) & (found <= LARGEST))  # also NaN
+    if bool(wrong.any()):
+        first = float(found[wrong][0])
+        raise ValueError(
+            f"Physarum: `{name}` must be finite, in [{low:g}, {LARGEST:g}]; {int(wrong.sum())} numbers are not, the "
+            f"first is {first:g}. Clean it with nan_to_num() and clamp()."
         )
     return found
 
 
-def map_of(name: str, values: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
-    if values is None:
-        return None
-    values = torch.as_tensor(values)
-    if tuple(values.shape) != shape:
-        raise ValueError(
-            f"Physarum: `{name}` must be [height, width] = {list(shape)}; got {list(values.shape)}. "
-            "Resize it, or read it with read_image(path, shape)."
-        )
-    if not bool(torch.isfinite(values).all()) or bool((values < 0).any()):
-        raise ValueError(f"Physarum: `{name}` must be finite and >= 0. Clean it with nan_to_num().clamp(min=0).")
-    return values
+def attraction(matrix: Any, species: int) -> Tensor:
+    """float64 [species, species] on the CPU; row's attraction to column's field."""
+    if matrix is None:
+        return torch.eye(species, dtype=torch.float64)
+    return tensor("attraction", matrix, shapes=[(species, species)]).double().cpu()
 
 
-def field(values: Tensor | None, species: int, shape: tuple[int, int]) -> Tensor:
+def map_of(name: str, values: Any, shape: tuple[int, int]) -> Tensor | None:
+    return None if values is None else tensor(name, values, low=0.0, shapes=[shape])
+
+
+def field(values: Any, species: int, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
     """Something that can be copied onto [species, H, W]."""
     if values is None:
         return torch.zeros(())
-    values = torch.as_tensor(values)
-    if tuple(values.shape) not in {shape, (species, *shape)}:
+    found = tensor("field", values, shapes=[shape, (species, *shape)]).to(dtype)
+    if not bool(torch.isfinite(found).all()):
         raise ValueError(
-            f"Physarum: `field` must be {list(shape)} or {[species, *shape]}; got {list(values.shape)}. Resize it."
+            f"Physarum: `field` must fit {dtype}, which ends at {torch.finfo(dtype).max:g}. Scale it, with `deposit`, "
+            "or use float32."
         )
-    if not bool(torch.isfinite(values).all()):
-        raise ValueError("Physarum: `field` must be finite. Clean it with torch.nan_to_num.")
-    return values
+    return found
 
 
 def agents(
-    positions: Tensor | None,
-    headings: Tensor | None,
+    positions: Any,
+    headings: Any,
     count: int,
     shape: tuple[int, int],
     obstacles: Tensor | None,
@@ -102,15 +146,9 @@ def agents(
         if headings is not None:
             raise ValueError("Physarum: `headings` go with `positions`; give both, or neither for a spawn mode.")
         return None
-    positions = torch.as_tensor(positions).double()
-    headings = torch.zeros(count, dtype=torch.float64) if headings is None else torch.as_tensor(headings).double()
-    if tuple(positions.shape) != (count, 2) or tuple(headings.shape) != (count,):
-        raise ValueError(
-            f"Physarum: `positions` must be [agents, 2] = [{count}, 2] and `headings` [{count}]; got "
-            f"{list(positions.shape)} and {list(headings.shape)}."
-        )
-    if not bool(torch.isfinite(headings).all()):
-        raise ValueError("Physarum: `headings` must be finite, in radians.")
+    positions = tensor("positions", positions, -math.inf, [(count, 2)]).double()
+    headings = torch.zeros(count) if headings is None else tensor("headings", headings, shapes=[(count,)])
+    headings = torch.remainder(headings.double(), 2 * math.pi)
     size = torch.tensor((shape[1], shape[0]), dtype=torch.float64, device=positions.device)
     outside = ~((positions >= 0) & (positions < size)).all(dim=1)
     if bool(outside.any()):
@@ -126,18 +164,22 @@ def agents(
 
 
 def state(state: Mapping[str, Any], colony: Colony) -> None:
-    """Tensors of the right shapes, and agents where kernels may look for them."""
+    """Tensors of the right shapes, agents where kernels may look for them, and all maps that the colony has."""
     (height, width), count = colony.shape, len(colony.x)
     ranges = {"x": width * CELL, "y": height * CELL, "heading": TURN, "kind": colony.species, "identity": 2**31}
-    for name, top in ranges.items():
-        values = state[name]
-        if tuple(values.shape) != (count,) or not 0 <= int(values.min()) <= int(values.max()) < top:
+    for name, top in (ranges | {"clock": 2**63 - 1}).items():
+        values, size = state[name], (2 if name == "clock" else count,)
+        if tuple(values.shape) != size or not 0 <= int(values.min()) <= int(values.max()) < top:
             raise ValueError(
-                f"Physarum: the state's {name} must be [{count}] whole numbers in [0, {top}); got {list(values.shape)} "
-                f"in [{values.min()}, {values.max()}]. The file is damaged, or not of this simulation."
+                f"Physarum: the state's {name} must be {list(size)} whole numbers in [0, {top}); got "
+                f"{list(values.shape)} in [{values.min()}, {values.max()}]. The file is damaged, or of another colony."
             )
     if state["field"].shape != colony.fields[0].shape or not bool(torch.isfinite(state["field"]).all()):
         raise ValueError(f"Physarum: the state's field must be finite, {list(colony.fields[0].shape)}.")
+    for name in ("food", "obstacles"):
+        if (getattr(colony, name) is None) != (state.get(name) is None):
+            raise ValueError(f"Physarum: the state and this simulation must both have {name}, or neither.")
+        map_of(name, state.get(name), colony.shape)
 
 
 def same_settings(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:

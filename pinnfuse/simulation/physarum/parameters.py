@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pinnfuse.errors import nearest
+from pinnfuse.simulation.physarum.checks import LARGEST
 from pinnfuse.simulation.physarum.fixed import CELL, TURN
 
 INTEGERS = ("sensor_distance", "speed", "sensor_angle", "turn_angle", "jitter", "steering", "ties")
@@ -65,24 +68,37 @@ _BOUNDS = {
     "sensor_angle": 360.0,
     "turn_angle": 360.0,
     "jitter": 180.0,
-    "deposit": math.inf,
+    "deposit": LARGEST,
     "decay": 1.0,
     "diffusion": 1.0,
-    "food": math.inf,
+    "food": LARGEST,
 }
 
 
-def changed(parameters: Parameters, changes: dict[str, object]) -> Parameters:
-    """A copy with other values.
+def changed(parameters: Parameters, changes: dict[str, Any]) -> Parameters:
+    """A copy with other values; numbers and lists of any kind become Python's, as a checkpoint needs them.
 
     Raises:
-        ValueError: a name that is no parameter.
+        ValueError: a name that is no parameter, a value that is no number or list of numbers.
     """
     known = {f.name: getattr(parameters, f.name) for f in fields(parameters)}
     for name in changes:
         if name not in known:
             raise ValueError(f"Physarum: unknown parameter {name!r}. {nearest(name, known)}")
-    return Parameters(**(known | changes))
+    found: dict[str, Any] = {n: _plain(n, v) if n in _BOUNDS else v for n, v in (known | changes).items()}
+    return Parameters(**found)
+
+
+def _plain(name: str, value: Any) -> Value:
+    """float, or a list of them."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # of torch and NumPy
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    numbers = value if several else [value]
+    for v in numbers:
+        if isinstance(v, bool) or not isinstance(v, Real):
+            raise ValueError(f"Physarum: `{name}` must be a number, or one per species; got {value!r}.")
+    plain = [float(v) if abs(v) <= LARGEST or v != v else math.inf * (1 if v > 0 else -1) for v in numbers]
+    return plain if several else plain[0]
 
 
 def tables(parameters: Parameters, attraction: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -120,7 +136,7 @@ def _column(name: str, value: Value, species: int) -> list[float]:
     if len(found) != species:
         raise ValueError(f"Physarum: `{name}` must be a number or one per species, {species}; got {len(found)} values.")
     for v in found:
-        if isinstance(v, bool) or not isinstance(v, int | float) or not 0 <= v <= _BOUNDS[name] or math.isinf(v):
+        if not 0 <= v <= _BOUNDS[name] or math.isinf(v):
             bound = f"in [0, {_BOUNDS[name]:g}]" if math.isfinite(_BOUNDS[name]) else "finite and >= 0"
             raise ValueError(f"Physarum: `{name}` must be {bound}; got {v!r}. Check where the number comes from.")
-    return [float(v) for v in found]
+    return found

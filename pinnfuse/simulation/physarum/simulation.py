@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinnfuse.errors import BackendUnavailable
 from pinnfuse.simulation.physarum import checks, stages
 from pinnfuse.simulation.physarum.backends import resolve
 from pinnfuse.simulation.physarum.colony import Colony
@@ -88,15 +89,18 @@ class Physarum:
         **single: Any,
     ):
         shape = checks.shape(shape)
-        checks.counts(agents, species, seed)
+        agents = checks.whole("agents", agents, 1, 2**31 - 1)
+        species = checks.whole("species", species, 1, 64)
+        seed = checks.whole("seed", seed, 0, 2**63 - 1)
         checks.names(boundary=boundary, sensing=sensing, deposits=deposits)
         checks.field_dtype(dtype)
-        self.device = torch.device(device)
+        self.device = checks.device(device)
+        checks.memory(agents, species, shape, dtype, self.device)
         self.attraction = checks.attraction(attraction, species)
         self.parameters = changed(parameters or Parameters(), single)
         integers, reals = tables(self.parameters, self.attraction, shape)
         self.stages = resolve(backend, self.device, dtype)
-        start = checks.field(field, species, shape)
+        start = checks.field(field, species, shape, dtype)
         food = checks.map_of("food", food, shape)
         obstacles = checks.map_of("obstacles", obstacles, shape)
         blocked = None if obstacles is None else (obstacles != 0).to(self.device, torch.uint8)
@@ -217,8 +221,7 @@ class Physarum:
             sort_every: order the agents by place in memory after so many steps, which shortens the way to the field in
                 colonies that are large against the card's cache; 0 never. Changes no result but `deposits="float"`.
         """
-        if steps < 0 or sort_every < 0:
-            raise ValueError(f"Physarum.run: `steps` and `sort_every` must be >= 0; got {steps} and {sort_every}.")
+        steps, sort_every = checks.steps(steps, sort_every)
         while steps > 0:
             batch = min(steps, sort_every - self.steps_done % sort_every) if sort_every else steps
             self._replay.run(batch)
@@ -262,7 +265,7 @@ class Physarum:
         return state | {"settings": settings, "parameters": asdict(self.parameters), "attraction": self.attraction}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state of the same settings.
+        """Take over a state of the same settings; the seed is the state's.
 
         Raises:
             ValueError: other settings, tensors of other shapes, agents outside of the field, or maps that one has and
@@ -271,16 +274,14 @@ class Physarum:
         checks.same_settings(self.settings, state["settings"])
         c = self.colony
         checks.state(state, c)
-        maps = ("food", "obstacles")
-        for name in maps:
-            if (getattr(c, name) is None) != (name not in state):
-                raise ValueError(f"Physarum: the state and this simulation must both have {name}, or neither.")
-        for name in ("x", "y", "heading", "identity", "kind", "clock", *(n for n in maps if n in state)):
-            getattr(c, name).copy_(state[name])
+        self.set(attraction=state["attraction"], **state["parameters"])
+        names = ("x", "y", "heading", "identity", "kind", "clock", "food", "obstacles")
+        for name in names:
+            if getattr(c, name) is not None:
+                getattr(c, name).copy_(state[name])
         self.field.copy_(state["field"])
         c.trails[c.now].zero_()
-        self.set(attraction=state["attraction"], **state["parameters"])
-        self.steps_done = state["settings"]["steps"]
+        self.settings["seed"], self.steps_done = int(state["clock"][1]), int(state["clock"][0])
 
     def save(self, path: str | Path) -> None:
         """Write the state, or leave the old file: there is never half of one."""
@@ -300,17 +301,19 @@ class Physarum:
         """
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
-            settings = dict(state["settings"])
+            settings = {name: value for name, value in state["settings"].items() if name != "steps"}
+            settings["dtype"] = getattr(torch, settings["dtype"])
+            maps = {name: state.get(name) for name in ("food", "obstacles")}
+            places = torch.stack([state["x"], state["y"]], dim=1).double() / CELL
+            options: dict[str, Any] = settings | maps | {"attraction": state["attraction"], "positions": places}
+            sim = cls(device=device, backend=backend, **options)
+            sim.load_state_dict(state)
         except FileNotFoundError as error:
             raise ValueError(f"Physarum.load: no file at {path}. Check the path.") from error
-        except Exception as error:  # torch.load raises many kinds
+        except BackendUnavailable:
+            raise
+        except Exception as error:  # torch.load raises many kinds, and a damaged state leads to many more
             raise ValueError(f"Physarum.load: {path} is not a state that Physarum.save wrote: {error}") from error
-        settings.pop("steps")
-        settings["dtype"] = getattr(torch, settings["dtype"])
-        maps = {name: state.get(name) for name in ("food", "obstacles")}
-        given = {"positions": state["x"].new_zeros((len(state["x"]), 2)).double()} if maps["obstacles"] is None else {}
-        sim = cls(device=device, backend=backend, attraction=state["attraction"], **settings, **maps, **given)
-        sim.load_state_dict(state)
         return sim
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from pinnfuse.errors import nearest
+from pinnfuse.simulation.physarum import checks
 from pinnfuse.simulation.physarum.fixed import CELL, PICK, PLACE, SPREAD, TURN, along, below, cosine, philox, sine, wrap
 
 MODES = ("uniform", "point", "ring", "disc", "image")
@@ -19,7 +23,7 @@ def spawn(
     *,
     radius: float | None = None,
     jitter: float = 0.0,
-    weights: Tensor | None = None,
+    weights: Any = None,
     obstacles: Tensor | None = None,
     torus: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -47,7 +51,7 @@ def spawn(
     height, width = shape
     radius = min(shape) / 3 if radius is None else radius
     for name, value, top in (("spawn_radius", radius, min(shape) / 2), ("spawn_jitter", jitter, min(shape))):
-        if not 0 <= value <= top:
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= top:
             raise ValueError(f"Physarum: `{name}` must lie in [0, {top:g}] cells; got {value!r}. Choose a smaller one.")
     a, b, c, _ = philox(clock[1], identity.long(), clock[0], PLACE)
     angle = (a >> 16).int()
@@ -77,17 +81,13 @@ def spawn(
     return x, y, heading
 
 
-def _drawn(weights: Tensor | None, identity: Tensor, shape: tuple[int, int], clock: Tensor) -> tuple[Tensor, Tensor]:
+def _drawn(weights: Any, identity: Tensor, shape: tuple[int, int], clock: Tensor) -> tuple[Tensor, Tensor]:
     """A uniform place inside a cell drawn by weight; whole-number weights, so that their sums are exact."""
-    if weights is None or weights.shape != torch.Size(shape):
-        got = "none" if weights is None else str(list(weights.shape))
-        raise ValueError(
-            f"Physarum: spawn='image' needs weights of {list(shape)} cells; got {got}. "
-            "Pass spawn_weights, or an image of the same shape."
-        )
-    weights = weights.double().cpu()
-    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
-        raise ValueError("Physarum: spawn weights must be finite, >= 0 and not all zero; check the image.")
+    if weights is None:
+        raise ValueError("Physarum: spawn='image' needs weights; got none. Pass spawn_weights, or an image.")
+    weights = checks.tensor("spawn_weights", weights, 0.0, [shape]).double().cpu()
+    if not bool((weights > 0).any()):
+        raise ValueError("Physarum: spawn weights must not all be zero; check the image, or the obstacles.")
     sums = (weights * (65535 / float(weights.max()))).round().long().flatten().cumsum(0).to(identity.device)
     a, b, c, d = philox(clock[1], identity.long(), clock[0], PICK)
     total = int(sums[-1])  # < 2^44; two words give 53 bits

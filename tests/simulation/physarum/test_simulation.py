@@ -185,7 +185,7 @@ def test_drift_of_the_mean_over_1000_steps(dtype, bound) -> None:
         ({"speed": -1.0}, "`speed` must be finite and >= 0; got -1.0"),
         ({"decay": float("nan")}, r"`decay` must be in \[0, 1\]; got nan"),
         ({"decay": 1.5}, r"`decay` must be in \[0, 1\]"),
-        ({"deposit": float("inf")}, "`deposit` must be finite"),
+        ({"deposit": float("inf")}, r"`deposit` must be in \[0, 1e\+12\]; got inf"),
         ({"sensor_distance": 21.0}, "at most the shorter side"),
         ({"speed": [1.0, 2.0]}, "or one per species, 1; got 2"),
         ({"steering": "jonse"}, "Did you mean 'jones'"),
@@ -195,17 +195,34 @@ def test_drift_of_the_mean_over_1000_steps(dtype, bound) -> None:
         ({"spawn_radius": 11.0}, "`spawn_radius` must lie in"),
         ({"species": 2, "attraction": torch.eye(3)}, r"\[2, 2\]; got \[3, 3\]"),
         ({"positions": torch.tensor([[24.0, 3.0]]), "agents": 1}, "the first is 0"),
-        ({"positions": torch.tensor([[float("nan"), 3.0]]), "agents": 1}, "must lie in"),
+        ({"positions": torch.tensor([[float("nan"), 3.0]]), "agents": 1}, "`positions` must be finite"),
         ({"positions": torch.rand(3, 2), "agents": 2}, r"\[3, 2\]"),
         ({"headings": torch.rand(200)}, "go with `positions`"),
         ({"field": torch.rand(3, 3)}, "`field` must be"),
         ({"field": torch.full((20, 24), float("nan"))}, "`field` must be finite"),
         ({"food": torch.rand(3, 3)}, "`food` must be"),
-        ({"food": -torch.ones(20, 24)}, ">= 0"),
-        ({"obstacles": torch.ones(20, 24)}, "not all zero"),
+        ({"food": -torch.ones(20, 24)}, r"`food` must be finite, in \[0,"),
+        ({"obstacles": torch.ones(20, 24)}, "not all be zero"),
         ({"shape": (20, 0)}, "`shape` must be"),
         ({"shape": (20, 20000)}, "1..16384"),
+        ({"shape": 20}, "`shape` must be"),
         ({"agents": 0}, "`agents` must be a whole number"),
+        ({"agents": 2.0}, "`agents` must be a whole number"),
+        ({"agents": 2**31 - 1, "species": 64, "shape": (16384, 16384)}, "need about .* GB"),
+        ({"speed": None}, "`speed` must be a number, or one per species"),
+        ({"speed": ["fast"]}, "`speed` must be a number"),
+        ({"decay": 10**400}, r"`decay` must be in \[0, 1\]; got inf"),
+        ({"deposit": 1e38}, "`deposit` must be in"),
+        ({"attraction": [[float("nan")]]}, "`attraction` must be finite"),
+        ({"attraction": [[1, 2], [3]]}, "`attraction` must be a tensor or nested lists"),
+        ({"field": "x"}, "`field` must be a tensor"),
+        ({"field": torch.ones(20, 24, dtype=torch.complex64)}, "`field` must be real"),
+        ({"field": torch.full((20, 24), 1e5), "dtype": torch.float16}, "`field` must fit torch.float16"),
+        ({"food": torch.full((20, 24), 1e39, dtype=torch.float64)}, "`food` must be finite"),
+        ({"spawn_jitter": "x"}, "`spawn_jitter` must lie in"),
+        ({"spawn": "image", "spawn_weights": [[1.0]]}, "`spawn_weights` must be"),
+        ({"device": "tpu"}, "`device` 'tpu' cannot be used"),
+        ({"device": "meta"}, "`device` 'meta' cannot be used"),
         ({"seed": -1}, "`seed` must be"),
         ({"dtype": torch.int32}, "`dtype` must be one of"),
         ({"backend": {"sensing": "torch"}}, "unknown stage"),
@@ -216,6 +233,25 @@ def test_drift_of_the_mean_over_1000_steps(dtype, bound) -> None:
 def test_wrong_input(options, message) -> None:
     with pytest.raises(ValueError, match=message):
         Physarum(**SMALL | options)
+
+
+@pytest.mark.parametrize("steps", [-1, 2.5, float("nan"), None, "3", True])
+def test_steps_are_whole_numbers(steps) -> None:
+    for arguments in ((steps,), (3, steps)):
+        sim = Physarum(**SMALL)
+        with pytest.raises(ValueError, match="must be a whole number"):
+            sim.run(*arguments)
+        assert sim.steps_done == 0
+    assert Physarum(**SMALL).run(0).steps_done == 0
+
+
+def test_numbers_of_any_kind(tmp_path) -> None:
+    """NumPy's and torch's become Python's: a checkpoint holds nothing else."""
+    kinds = {"speed": np.float32(0.5), "decay": torch.tensor(0.25), "deposit": [np.int64(2)], "jitter": 5}
+    sim = Physarum(**SMALL | kinds | {"agents": np.int64(50), "field": np.ones((20, 24), dtype=np.uint16)})
+    sim.save(tmp_path / "a.pt")
+    assert Physarum.load(tmp_path / "a.pt").parameters == sim.parameters
+    assert sim.parameters.speed == 0.5 and sim.parameters.deposit == [2.0]
 
 
 def test_an_explicit_triton_does_not_fall_back() -> None:
@@ -239,15 +275,32 @@ def test_wrong_images(tmp_path) -> None:
         Physarum.load(tmp_path / "text.pt")
 
 
-def test_a_damaged_state_is_refused() -> None:
-    sim = Physarum(**SMALL)
+def test_a_damaged_state_is_refused(tmp_path) -> None:
+    sim = Physarum(**SMALL, food=torch.ones(20, 24)).run(2)
     before = sim.state_dict()
-    for name, value in (("x", 24 * 65536), ("y", -1), ("kind", 1), ("field", float("nan"))):
+    for name, value in (("x", 24 * 65536), ("y", -1), ("kind", 1), ("field", float("nan")), ("clock", -1)):
         state = sim.state_dict()
-        state[name].view(-1)[5] = value
+        state[name].view(-1)[1] = value
         with pytest.raises(ValueError, match=f"the state's {name} must be"):
             sim.load_state_dict(state)
-    assert torch.equal(sim.state_dict()["x"], before["x"])
+    for name, value in (("food", -torch.ones(20, 24)), ("parameters", before["parameters"] | {"speed": -1.0})):
+        with pytest.raises(ValueError, match="food|speed"):
+            sim.load_state_dict(before | {"x": before["x"] * 0, name: value})
+    after = sim.state_dict()
+    assert all(torch.equal(after[n], v) for n, v in before.items() if torch.is_tensor(v))
+    for name in before:  # without one, or with something else in its place
+        without = {n: v for n, v in before.items() if n != name}
+        for state in ([] if name == "food" else [without]) + [before | {name: "x"}]:
+            torch.save(state, tmp_path / "bad.pt")
+            with pytest.raises(ValueError, match="is not a state that"):
+                Physarum.load(tmp_path / "bad.pt")
+
+
+def test_a_state_brings_its_seed() -> None:
+    """A colony of another seed goes on like the one that was saved, and says so in its own states."""
+    first, other = Physarum(**SMALL, seed=3).run(5), Physarum(**SMALL, seed=4)
+    other.load_state_dict(first.state_dict())
+    assert same(other.run(5), first.run(5)) and other.state_dict()["settings"]["seed"] == 3
 
 
 def test_a_state_of_other_settings_is_refused() -> None:

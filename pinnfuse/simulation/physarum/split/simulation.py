@@ -52,8 +52,7 @@ class SplitPhysarum:
     def __init__(self, whole: Physarum, *, window: int = 6, group: dist.ProcessGroup | None = None):
         if not dist.is_initialized():
             raise RuntimeError("SplitPhysarum: no process group. Call torch.distributed.init_process_group first.")
-        if window < 1:
-            raise ValueError(f"SplitPhysarum: `window` must be >= 1; got {window!r}. Use 6.")
+        window = checks.whole("window", window, 1, 2**31)
         state = whole.state_dict()
         self.settings, self.group, self.device = dict(whole.settings), group, whole.device
         ranks, shape = dist.get_world_size(group), tuple(self.settings["shape"])
@@ -118,8 +117,7 @@ class SplitPhysarum:
         if self.band.ranks == 1:
             self.local.run(steps, sort_every)
             return self
-        if steps < 0 or sort_every < 0:
-            raise ValueError(f"SplitPhysarum.run: `steps`, `sort_every` must be >= 0; got {steps} and {sort_every}.")
+        steps, sort_every = checks.steps(steps, sort_every)
         for _ in range(steps):
             self.step()
             if sort_every and self.steps_done % sort_every == 0:
