@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import torch
@@ -32,9 +33,18 @@ class Gradients:
         current = self.operands[position]
         self.operands[position] = gradient if current is None else current.add_(gradient)
 
+    def merge(self, other: Gradients) -> None:
+        for position, gradient in enumerate(other.operands):
+            if gradient is not None:
+                self.add(position, gradient)
+
     def add_weight(self, position: int, grad: DenseJet, x: JetValue) -> None:
         """Of `y = x W^T`, for the gradient [K, n, out] of y."""
-        self.add(position, _weight_gradient(grad, x))
+        total = self.operands[position]
+        if total is not None and isinstance(x, DenseJet) and not total.is_cuda:
+            total.addmm_(grad.flat.t(), x.flat)
+        else:
+            self.add(position, _weight_gradient(grad, x))
 
     def add_points(self, position: int, gradient: Tensor, operand: Tensor) -> None:
         """A gradient [n, width] for each point, of an operand that was broadcast over the points."""
@@ -71,6 +81,7 @@ class ClosedForm:
         self._passive = _passive(program)
         self._activity: tuple[tuple[bool, ...], list[bool]] | None = None
         self._kept: OrderedDict[Any, tuple[Tensor, Tensor, dict[int, JetValue]]] = OrderedDict()
+        self._lock = Lock()
         self._rows: dict[tuple[torch.dtype, torch.device], Tensor] = {}
         self._seeds = [
             [(coordinate, 1.0 if slot is None else coefficients[slot]) for coordinate, slot in seed]
@@ -128,8 +139,8 @@ class ClosedForm:
         keep = not (points.is_inference() or (points.is_cuda and torch.cuda.is_current_stream_capturing()))
         version = points._version if keep else None
         key = (points.data_ptr(), version, points.shape, points.stride(), points.dtype, points.device)
-        if keep and key in self._kept and _unchanged(points, self._kept[key][1]):
-            return self._kept[key][2]
+        if keep and (found := self._kept.get(key)) and _unchanged(points, found[1]):
+            return found[2]
         values: dict[int, JetValue] = {0: coordinates}
         for i, op in enumerate(self.program.operations):
             if self._passive[i + 1]:
@@ -138,20 +149,22 @@ class ClosedForm:
         read.add(len(self.program.operations))
         result = {j: value for j, value in values.items() if j in read}
         if keep:
-            # the points too: their address cannot be given to others meanwhile
-            self._kept[key] = (points, points if points.is_cuda else points.clone(), result)
-            while sum(_bytes(v) for *_, jets in self._kept.values() for v in jets.values()) > KEPT_BYTES:
-                self._kept.popitem(last=False)
+            with self._lock:
+                # the points too: their address cannot be given to others meanwhile
+                self._kept[key] = (points, points if points.is_cuda else points.clone(), result)
+                while sum(_bytes(v) for *_, jets in self._kept.values() for v in jets.values()) > KEPT_BYTES:
+                    self._kept.popitem(last=False)
         return result
 
     def _active(self, wanted: tuple[bool, ...]) -> list[bool]:
         """Which values depend on an operand whose gradient is wanted; the last answer is kept."""
-        if self._activity is None or self._activity[0] != wanted:
-            active = [False]
-            for op in self.program.operations:
-                active.append(any(active[j] for j in op.inputs) or any(wanted[o] for o in op.operands))
-            self._activity = wanted, active
-        return self._activity[1]
+        if (known := self._activity) is not None and known[0] == wanted:
+            return known[1]
+        active = [False]
+        for op in self.program.operations:
+            active.append(any(active[j] for j in op.inputs) or any(wanted[o] for o in op.operands))
+        self._activity = wanted, active
+        return active
 
     def coordinates(self, points: Tensor) -> AffineJet:
         key = (points.dtype, points.device)
@@ -346,6 +359,8 @@ def _weight_gradient(grad: DenseJet, x: JetValue) -> Tensor:
     """sum over channels and points of grad^T a, [out, in]."""
     if isinstance(x, AffineJet):
         return torch.addmm(grad.block(1, len(grad.data)).sum(1).t() @ x.rows, grad.channels[0].t(), x.value)
+    if not x.data.is_cuda:
+        return torch.mm(grad.flat.t(), x.flat)
     # channel by channel: one product over all rows loses a digit in float32 where there are very many
     return torch.bmm(grad.transposed, x.data).sum(0)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,11 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinnfuse.jets import lanes
 from pinnfuse.jets.closed_form import Gradients, PointGradients, closed_form
 from pinnfuse.jets.plan import JetPlan, Output, broadcast, evaluate_residuals
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
-from pinnfuse.jets.workspace import Workspace
+from pinnfuse.jets.workspace import Workspace, borrowed
 
 
 @dataclass(frozen=True)
@@ -87,22 +90,49 @@ class ChunkedEngine(JetEngine):
         """Add the chunk's operand gradients for an upstream gradient [R, n]."""
 
     def loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
+        count = len(task.points)
+        residuals = task.points.new_empty(count, len(task.plan.residuals)) if task.keep_residuals else None
+
+        def sums(chunks: Sequence[slice]) -> _Sums:
+            with self._lane() as lane:
+                return lane._sums(chunks, task, wanted, trained_wanted, residuals)
+
+        total, *others = lanes.run(sums, self._shares(count))
+        for other in others:
+            total.add(other)
+        per_equation = (total.squares / count).to(task.points.dtype)
+        return LossResult(
+            (per_equation * task.equation_weights).sum(),
+            per_equation,
+            residuals,
+            total.gradients.operands,
+            list(total.trained.values()) if trained_wanted else [None] * len(total.trained),
+        )
+
+    def _sums(
+        self,
+        chunks: Sequence[slice],
+        task: LossTask,
+        wanted: Sequence[bool],
+        trained_wanted: bool,
+        residuals: Tensor | None,
+    ) -> _Sums:
+        """Over some chunks; fills their rows of `residuals`."""
         plan, points = task.plan, task.points
-        count, equations, outputs_count = points.shape[0], len(plan.residuals), len(plan.outputs)
+        count, equations, outputs_count = len(points), len(plan.residuals), len(plan.outputs)
         gradients = Gradients(wanted)
         parameters = [*plan.constant_tensors(task.constants), *(task.trained[name].detach() for name in plan.trained)]
-        trained_sum: dict[str, Tensor | None] = dict.fromkeys(task.trained)
-        sums = torch.zeros(equations, dtype=torch.float64, device=points.device)
-        residuals = points.new_empty(count, equations) if task.keep_residuals else None
+        trained: dict[str, Tensor | None] = dict.fromkeys(task.trained)
+        squares = torch.zeros(equations, dtype=torch.float64, device=points.device)
         scale = (2 / count) * task.equation_weights.unsqueeze(1)
-        for rows in self._chunks(count):
+        for rows in chunks:
             x = points[rows]
             outputs, state = self._forward(x, wanted)
             data = (task.data[name][rows] for name in plan.pde.data)
             arguments = (*outputs.detach().unbind(0), *x.unbind(1), *parameters, *data)
             r = torch.stack(broadcast(plan.residual_function(*arguments), x))
             weighted = r if task.point_weights is None else task.point_weights[rows].t() * r
-            sums += (weighted * r).sum(1, dtype=torch.float64)
+            squares += (weighted * r).sum(1, dtype=torch.float64)
             if residuals is not None:
                 residuals[rows] = r.t()
             if any(wanted) or trained_wanted:
@@ -110,32 +140,70 @@ class ChunkedEngine(JetEngine):
                 if any(wanted):
                     self._backward(torch.stack(found[:outputs_count]), state, gradients)
                 for name, gradient in zip(plan.trained, found[outputs_count:], strict=True):
-                    trained_sum[name] = _plus(trained_sum[name], gradient.sum())
-        per_equation = (sums / count).to(points.dtype)
-        return LossResult(
-            (per_equation * task.equation_weights).sum(),
-            per_equation,
-            residuals,
-            gradients.operands,
-            list(trained_sum.values()) if trained_wanted else [None] * len(trained_sum),
-        )
+                    trained[name] = _plus(trained[name], gradient.sum())
+        return _Sums(squares, gradients, trained)
 
     def outputs(self, points: Tensor) -> Tensor:
         none = [False] * len(self.operands)
-        parts = [self._forward(points[rows], none)[0].detach() for rows in self._chunks(points.shape[0])]
-        return torch.cat(parts, dim=1)
+
+        def outputs(chunks: Sequence[slice]) -> list[Tensor]:
+            with self._lane() as lane:
+                return [lane._forward(points[rows], none)[0].detach() for rows in chunks]
+
+        parts = lanes.run(outputs, self._shares(len(points)))
+        return torch.cat([part for some in parts for part in some], dim=1)
 
     def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
-        gradients = Gradients(wanted)
-        for rows in self._chunks(points.shape[0]):
-            _, state = self._forward(points[rows], wanted)
-            self._backward(gradient[:, rows], state, gradients)
-        return gradients.operands
+        def gradients(chunks: Sequence[slice]) -> Gradients:
+            found = Gradients(wanted)
+            with self._lane() as lane:
+                for rows in chunks:
+                    _, state = lane._forward(points[rows], wanted)
+                    lane._backward(gradient[:, rows], state, found)
+            return found
 
-    def _chunks(self, count: int) -> Iterator[slice]:
-        """As few as `chunk` allows, and as equal as can be."""
-        size = -(-count // -(-count // self.chunk))
+        total, *others = lanes.run(gradients, self._shares(len(points)))
+        for other in others:
+            total.merge(other)
+        return total.operands
+
+    @contextmanager
+    def _lane(self) -> Iterator[ChunkedEngine]:
+        """This engine with memory of its own, for one thread and one call."""
+        yield self
+
+    def _most_lanes(self, count: int) -> int:
+        """How many threads may share the chunks of `count` points."""
+        return 1
+
+    def _shares(self, count: int) -> list[list[slice]]:
+        """The chunks of each thread: neighbours, always the same for the same numbers of points and threads."""
+        number = self._most_lanes(count)
+        chunks = list(self._chunks(count, number))
+        each = -(-len(chunks) // number)
+        return [chunks[i : i + each] for i in range(0, len(chunks), each)]
+
+    def _chunks(self, count: int, multiple: int = 1) -> Iterator[slice]:
+        """As few as `chunk` allows and a multiple of a number, and as equal as can be."""
+        number = -(-count // (self.chunk * multiple)) * multiple
+        size = -(-count // number)
         return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+@dataclass
+class _Sums:
+    """Of some chunks: `sum_n w r^2` [E], gradients of the operands, and of the trained parameters by name."""
+
+    squares: Tensor
+    gradients: Gradients
+    trained: dict[str, Tensor | None]
+
+    def add(self, other: _Sums) -> None:
+        self.squares += other.squares
+        self.gradients.merge(other.gradients)
+        for name, gradient in other.trained.items():
+            if gradient is not None:
+                self.trained[name] = _plus(self.trained[name], gradient)
 
 
 def _plus(total: Tensor | None, part: Tensor) -> Tensor:
@@ -144,6 +212,8 @@ def _plus(total: Tensor | None, part: Tensor) -> Tensor:
 
 class ClosedFormEngine(ChunkedEngine):
     """A recognised network by closed-form jets (`pinnfuse.jets.closed_form`)."""
+
+    _memory: Workspace
 
     def __init__(
         self,
@@ -155,44 +225,54 @@ class ClosedFormEngine(ChunkedEngine):
     ):
         self.operands = operands
         self._detached = [t.detach() for t in operands]
-        self._memory = Workspace()
         self._jets = closed_form(program, space, tuple(coefficients))
         self._outputs = tuple(outputs)
-        self.chunk = chunk_size(program, space, operands[0] if operands else torch.empty(0))
+        like = operands[0] if operands else torch.empty(0)
+        self._fewest = LANE_BYTES // bytes_per_point(program, space, like.element_size()) + 1
+        self.chunk = chunk_size(program, space, like)
 
     def linearise(self, task: LossTask) -> Iterator[tuple[slice, Tensor, list[Tensor], list[Tensor]]]:
         """Chunk by chunk: rows, residuals [n, E], and their derivatives [n, E, *shape] by operands, by trained values.
 
         For every equation one adjoint that does not sum over the points.
         """
-        wanted, points = [True] * len(self.operands), task.points
-        for rows in self._chunks(points.shape[0]):
-            outputs, state = self._forward(points[rows], wanted)
-            leaves = [outputs.detach()] + [v.detach().expand(len(points[rows])).clone() for v in task.trained.values()]
-            leaves = [leaf.requires_grad_() for leaf in leaves]
-            data = {name: column[rows] for name, column in task.data.items()}
-            with torch.enable_grad():
-                trained = dict(zip(task.trained, leaves[1:], strict=True))
-                r = evaluate_residuals(task.plan, leaves[0], points[rows], task.constants, trained, data)
-                columns = [
-                    torch.autograd.grad(c.sum(), leaves, retain_graph=True, materialize_grads=True) for c in r.unbind(1)
-                ]
-            found = [PointGradients(wanted) for _ in columns]
-            for gradients, (upstream, *_) in zip(found, columns, strict=True):
-                self._backward(upstream, state, gradients)
-            by_operand = [
-                torch.stack([_or_zeros(g.operands[i], len(r), operand) for g in found], 1)
-                for i, operand in enumerate(self.operands)
-            ]
-            yield rows, r.detach(), by_operand, [torch.stack(c, 1) for c in list(zip(*columns, strict=True))[1:]]
+        with self._lane() as lane:
+            for rows in self._chunks(len(task.points)):
+                yield rows, *lane._linearised(task, rows)
 
-    def _chunks(self, count: int) -> Iterator[slice]:
-        for rows in super()._chunks(count):
-            self._memory.restart()
-            yield rows
-        self._memory = Workspace()  # nothing is kept after a call
+    def _linearised(self, task: LossTask, rows: slice) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        wanted, x = [True] * len(self.operands), task.points[rows]
+        outputs, state = self._forward(x, wanted)
+        leaves = [outputs.detach()] + [v.detach().expand(len(x)).clone() for v in task.trained.values()]
+        leaves = [leaf.requires_grad_() for leaf in leaves]
+        data = {name: column[rows] for name, column in task.data.items()}
+        with torch.enable_grad():
+            trained = dict(zip(task.trained, leaves[1:], strict=True))
+            r = evaluate_residuals(task.plan, leaves[0], x, task.constants, trained, data)
+            columns = [
+                torch.autograd.grad(c.sum(), leaves, retain_graph=True, materialize_grads=True) for c in r.unbind(1)
+            ]
+        found = [PointGradients(wanted) for _ in columns]
+        for gradients, (upstream, *_) in zip(found, columns, strict=True):
+            self._backward(upstream, state, gradients)
+        by_operand = [
+            torch.stack([_or_zeros(g.operands[i], len(r), operand) for g in found], 1)
+            for i, operand in enumerate(self.operands)
+        ]
+        return r.detach(), by_operand, [torch.stack(c, 1) for c in list(zip(*columns, strict=True))[1:]]
+
+    @contextmanager
+    def _lane(self) -> Iterator[ClosedFormEngine]:
+        lane = copy(self)
+        with borrowed() as lane._memory:
+            yield lane
+
+    def _most_lanes(self, count: int) -> int:
+        on_cpu = all(operand.device.type == "cpu" for operand in self.operands)
+        return max(1, min(lanes.available(), count // self._fewest)) if on_cpu else 1
 
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
+        self._memory.restart(len(points))  # the chunk before is done
         out, values, saved = self._jets.forward(points, self._detached, self._memory)
         return out.data[positions(self._outputs, points.device)], (out, values, saved)
 
@@ -250,5 +330,7 @@ def chunk_size(program: Program, space: ChannelSpace, like: Tensor) -> int:
     return max(32, min(2**18, budget // bytes_per_point(program, space, like.element_size())))
 
 
-CPU_CHUNK_BYTES = 36 * 2**20
+CPU_CHUNK_BYTES = 48 * 2**20
+LANE_BYTES = 24 * 2**20
+"""Working memory of the fewest points that are worth a thread of their own."""
 ACCELERATOR_CHUNK_BYTES = 2**30

@@ -5,7 +5,7 @@ import torch
 
 from pinnfuse.jets.plan import plan
 from pinnfuse.jets.values import DenseJet
-from pinnfuse.jets.workspace import Workspace
+from pinnfuse.jets.workspace import BLOCK_BYTES, Arena, Workspace, borrowed
 from tests.test_residual import PDES
 
 LIKE = torch.zeros(1, dtype=torch.float64)
@@ -13,12 +13,13 @@ LIKE = torch.zeros(1, dtype=torch.float64)
 
 def test_memory_is_lent_again_only_after_it_was_given_back():
     memory = Workspace()
+    memory.restart(3)
     a, b = memory.jet(LIKE, 2, 3, 4), memory.jet(LIKE, 2, 3, 4)
     assert a.data.data_ptr() != b.data.data_ptr() and a.data.dtype == torch.float64
     memory.give_back(a.channels[1])  # a view stands for the whole
     assert memory.jet(LIKE, 2, 3, 4) is a
     assert memory.jet(LIKE.float(), 2, 3, 4).data.dtype == torch.float32
-    memory.restart()
+    memory.restart(3)
     assert {id(memory.jet(LIKE, 2, 3, 4)) for _ in range(2)} == {id(a), id(b)}
 
 
@@ -28,6 +29,37 @@ def test_memory_that_another_jet_uses_is_not_lent_again():
     memory.give_back(a.data, unless=[DenseJet(a.data[..., :2])])
     memory.give_back(torch.zeros(2, 3, 4))  # was not lent
     assert memory.jet(LIKE, 2, 3, 4) is not a
+
+
+def test_jets_of_an_arena_do_not_overlap_until_it_is_cleared():
+    arena = Arena()
+    jets = [arena.tensor((2, n, 5), dtype) for n in (1, 3, 70_000, 40_000) for dtype in (torch.float32, torch.float64)]
+    for number, jet in enumerate(jets):
+        jet.fill_(number)
+    assert all((jet == number).all() for number, jet in enumerate(jets))
+    assert all(jet.data_ptr() % 64 == 0 and jet.is_contiguous() for jet in jets)
+    size = arena.nbytes
+    arena.clear()
+    assert arena.tensor((1,), torch.float32).data_ptr() == jets[0].data_ptr()
+    assert arena.tensor((BLOCK_BYTES // 4 + 1,), torch.float32).numel() > BLOCK_BYTES // 4  # in memory of its own
+    assert arena.nbytes == size
+
+
+def test_another_number_of_points_lies_in_the_same_memory():
+    with borrowed() as memory:
+        memory.restart(3)
+        first = memory.jet(LIKE, 2, 3, 4).data.data_ptr()
+        memory.restart(2)
+        assert memory.jet(LIKE, 2, 2, 4).data.data_ptr() == first
+
+
+def test_two_borrowers_have_memory_of_their_own():
+    with borrowed() as one, borrowed() as other:
+        assert one.jet(LIKE, 1, 2, 3).data.data_ptr() != other.jet(LIKE, 1, 2, 3).data.data_ptr()
+    with torch.inference_mode(), borrowed() as memory:
+        memory.jet(LIKE, 1, 2, 3)
+    with borrowed() as memory:  # writes to an inference tensor would be refused here
+        memory.jet(LIKE, 1, 2, 3).data.zero_()
 
 
 @pytest.mark.parametrize("name", PDES)
