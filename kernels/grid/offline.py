@@ -12,14 +12,22 @@ from triton.compiler import ASTSource
 from pinnfuse.kernels.grid.apply import TILES, Tile
 from pinnfuse.kernels.grid.apply import module as linear_module
 from pinnfuse.kernels.grid.flow import Flow
+from pinnfuse.kernels.grid.interpolation import finish_kernel
 from pinnfuse.kernels.grid.layout import Layout
 from pinnfuse.kernels.grid.run_flow import BACKWARD, FORWARD
 from pinnfuse.kernels.grid.run_flow import module as flow_module
+from pinnfuse.kernels.grid.run_sample import BLOCK, FINISH, REST, WARPS
+from pinnfuse.kernels.grid.run_sample import module as sample_module
+from pinnfuse.kernels.grid.sampling import Sampling
 from pinnfuse.kernels.jets.offline import Resources, _usage
 
 
-def resources(operator: Layout | Flow, capability: int, dtype: str = "fp32", vector: int = 4) -> list[Resources]:
+def resources(
+    operator: Layout | Flow | Sampling, capability: int, dtype: str = "fp32", vector: int = 4
+) -> list[Resources]:
     """What every kernel of an operator uses on a compute capability (80, 90, 100)."""
+    if isinstance(operator, Sampling):
+        return _sampling(operator, capability, dtype)
     d = operator.dimension
     flags = {"VEC": vector, "UNIT": True, "WIDE": False}
     if isinstance(operator, Layout):
@@ -31,15 +39,28 @@ def resources(operator: Layout | Flow, capability: int, dtype: str = "fp32", vec
     ]
 
 
+def _sampling(sampling: Sampling, capability: int, dtype: str) -> list[Resources]:
+    """All kernels, with positions in the precision of sums."""
+    loaded = sample_module(sampling)
+    precision = tl.float64 if dtype == "fp64" else tl.float32
+    flags = {"BLOCK": BLOCK, "POS": precision, "DOUBLE": dtype == "fp64", "REST": REST}
+    kernels = [loaded.forward_kernel, loaded.scatter_kernel]
+    kernels += [loaded.slope_kernel] if hasattr(loaded, "slope_kernel") else []
+    found = [_compile(kernel, Tile(0, 0, WARPS), flags, capability, dtype) for kernel in kernels]
+    return [*found, _compile(finish_kernel, Tile(0, 0, 4), {**flags, "BLOCK": FINISH}, capability, dtype)]
+
+
 def _compile(kernel: Any, tile: Tile, flags: dict[str, Any], capability: int, dtype: str) -> Resources:
     accumulate, numbers = (tl.float64, "fp64") if dtype == "fp64" else (tl.float32, "fp32")
     constants = {"BX": tile.x, "BY": tile.y, "ACC": accumulate, **flags}
+    own = {"w_ptr": numbers, "p_ptr": numbers, "sum_ptr": "i64", "rest_ptr": "i64"}
+    own |= {"scale_ptr": "fp64", "unit_ptr": "fp64"}
     signature, values, hints = {}, {}, {}
     for i, name in enumerate(kernel.arg_names):
         if name in constants:
             signature[name], values[i,] = "constexpr", constants[name]
         elif name.endswith("_ptr"):
-            signature[name] = f"*{numbers if name == 'w_ptr' else dtype}"
+            signature[name] = f"*{own.get(name, dtype)}"
             hints[i,] = [["tt.divisibility", 16]]
         else:
             signature[name] = "i32"

@@ -22,7 +22,8 @@ class Entry:
     """One operator.
 
     Attributes:
-        inputs: per argument "scalar" `[..., *space]`, "vector" `[..., d, *space]` or "positive" (a scalar field > 0).
+        inputs: per argument "scalar" `[..., *space]`, "vector" `[..., d, *space]`, "positive" (a scalar field > 0) or
+            "points" `[500, d]` (coordinates between -3 and 30).
         run: `run(grid, *arguments, backend=...)`.
         exact: the same of sympy expressions: `exact(D, d, *arguments)` per output component, where D(e, axes)
             differentiates along axes counted from 0 and vectors are tuples of expressions.
@@ -100,6 +101,9 @@ def draw(entry: Entry, grid: Grid, batch: tuple[int, ...], space: tuple[int, ...
     generator = torch.Generator().manual_seed(seed)
     found = []
     for kind in entry.inputs:
+        if kind == "points":
+            found.append(33 * torch.rand(500, grid.dimension, generator=generator, dtype=torch.float64) - 3)
+            continue
         shape = (*batch, *((grid.dimension,) if kind == "vector" else ()), *space)
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
         found.append(values.abs() + 0.5 if kind == "positive" else values)

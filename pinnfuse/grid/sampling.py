@@ -12,6 +12,8 @@ Source: Keys, Cubic convolution interpolation for digital image processing, IEEE
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from itertools import product
 
 import torch
@@ -19,64 +21,102 @@ from torch import Tensor
 
 from pinnfuse.errors import nearest
 from pinnfuse.grid.boundary import Dirichlet
+from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.stencils import ghost_rows
-from pinnfuse.grid.transport import extend
+from pinnfuse.grid.transport import extend, table
+from pinnfuse.kernels.grid.sampling import TAPS, Axis, Sampling
 
-MODES = {"nearest": 1, "bilinear": 2, "bicubic": 4}
-"""How many points along each axis."""
+BEYOND = 3
+"""From how many numbers nearest a wall the points outside are extrapolated."""
 
 
-def sample(field: Tensor, points: Tensor, grid: Grid, *, mode: str = "bilinear") -> Tensor:
+def sample(field: Tensor, points: Tensor, grid: Grid, *, mode: str = "bilinear", backend: str = "auto") -> Tensor:
     """Values of `field` at points.
 
     Args:
         field: `[..., *space]`.
-        points: `[P, d]` coordinates, one set for all, or `[..., P, d]` with the leading dimensions of `field`. Periodic
-            coordinates wrap; beyond a wall the value is that of the nearest place where the field is known, the wall
-            itself where its value is given.
+        points: `[..., P, d]` coordinates; the leading dimensions broadcast to those of `field`: `[P, d]` for one set,
+            `[B, 1, P, d]` for one per sample of `[B, C, *space]`. Periodic coordinates wrap; beyond a wall the value is
+            that of the nearest place where the field is known, the wall itself where its value is given. A coordinate
+            that is no number gives none.
         mode: "nearest", "bilinear" or "bicubic".
+        backend: "auto", "torch" or "triton".
 
     Returns:
-        `[..., P]` in the dtype of `field`. Differentiable in `field` (its adjoint adds to the points read) and, but for
-        "nearest", in `points`; any number of times, in plain torch on every device.
+        `[..., P]` in the dtype of `field`; positions are formed in the precision of `points`, float32 at least.
+        Differentiable in `field` (its adjoint adds to the points read; in kernels as integers, the same bits every
+        time) and, but for "nearest", in `points`. The kernels' backward has no derivative of its own.
 
     Raises:
-        ValueError: unknown mode, shapes that disagree.
+        ValueError: unknown mode, shapes, dtypes or devices that disagree.
+        BackendUnavailable: an explicit `backend` cannot run here.
     """
-    if mode not in MODES:
-        raise ValueError(f"sample: unknown `mode`; got {mode!r}. {nearest(str(mode), MODES)}")
+    if mode not in TAPS:
+        raise ValueError(f"sample: unknown `mode`; got {mode!r}. {nearest(str(mode), TAPS)}")
     space, d = grid.check(field, "sample", "field"), grid.dimension
     batch = field.shape[:-d]
-    if points.shape[-1:] != (d,) or points.dim() < 2 or points.shape[:-2] not in (torch.Size(()), batch):
+    varying = _check_points(points, field, d)
+    chosen = choose(backend, "sample", field, points, variant=f"{d}D {mode}")
+    sets, rest = batch[:varying], batch[varying:]
+    flat = points.expand(*sets, *(1,) * len(rest), *points.shape[-2:]).reshape(math.prod(sets), *points.shape[-2:])
+    fields = field.reshape(math.prod(sets), math.prod(rest), *space)
+    out = chosen.run(lambda f, p: _kernel(f, p, grid, mode), lambda f, p: plain(f, p, grid, mode), fields, flat)
+    return out.reshape(*batch, points.shape[-2])
+
+
+def _check_points(points: Tensor, field: Tensor, d: int) -> int:
+    """How many of the leading dimensions of the field the points vary along; those after have the same points."""
+    batch = field.shape[:-d]
+    wanted = (
+        f"sample: `points` must be [P, {d}], or [..., P, {d}] with leading dimensions that broadcast to {list(batch)}"
+    )
+    if not isinstance(points, Tensor) or not points.dtype.is_floating_point:
+        got = points.dtype if isinstance(points, Tensor) else type(points).__name__
         raise ValueError(
-            f"sample: `points` must be [P, {d}] or {[*batch, 'P', d]}; got {list(points.shape)}. Stack coordinates "
-            "with torch.stack((...), dim=-1)."
+            f"{wanted}, of floating point; got {got}. Use points.float(): they are coordinates, not indices."
         )
-    depth = max(1, MODES[mode] // 2)
-    dtype, values = field.dtype, field.float() if field.dtype in (torch.float16, torch.bfloat16) else field
-    flat = points.to(torch.promote_types(points.dtype, values.dtype))
+    lead = points.shape[:-2]
+    fits = points.dim() >= 2 and points.shape[-1] == d and len(lead) <= len(batch)
+    if not fits or any(n not in (1, b) for n, b in zip(lead[::-1], batch[::-1], strict=False)):
+        raise ValueError(f"{wanted}; got {list(points.shape)}. Stack coordinates with torch.stack((...), dim=-1).")
+    if points.device != field.device:
+        raise ValueError(
+            f"sample: `points` must be on the device of `field`, {field.device}; got {points.device}. Use "
+            "points.to(field.device)."
+        )
+    padded = (1,) * (len(batch) - len(lead)) + tuple(lead)
+    return max((k + 1 for k, n in enumerate(padded) if n != 1), default=0)
+
+
+def plain(field: Tensor, points: Tensor, grid: Grid, mode: str) -> Tensor:
+    """[N, C, *space] at [N, P, d] in plain torch, differentiable any number of times."""
+    d = grid.dimension
+    space, dtype = field.shape[-d:], field.dtype
+    values = field.float() if dtype in (torch.float16, torch.bfloat16) else field
+    depth = max(1, TAPS[mode] // 2)
+    precise = points.to(torch.promote_types(points.dtype, values.dtype))
     places, weights = [], []
     for k, axis in enumerate(grid.axes):
-        count = min(3, space[k])
-        values = extend(values.movedim(k - d, -1), ghost_rows(grid, axis, count, depth), depth).movedim(-1, k - d)
-        at = (flat[..., k] - _first(grid, axis)) / grid.spacing[k]
-        index, weight = _along(_inside(at, grid, axis, space[k]), mode, space[k])
+        ends = ghost_rows(grid, axis, min(BEYOND, space[k]), depth)
+        values = extend(values.movedim(k - d, -1), ends, depth).movedim(-1, k - d)
+        at = (precise[..., k] - _first(grid, axis)) * (1 / grid.spacing[k])
+        index, weight = _along(at, grid, axis, mode, space[k])
         places.append(index + depth)
         weights.append(weight)
     wide = values.shape[-d:]
+    lines = values.flatten(2)
     total = torch.zeros((), dtype=values.dtype, device=field.device)
-    strides = [1]
-    for n in reversed(wide[1:]):
-        strides.insert(0, strides[0] * n)
-    lines = values.reshape(*batch, -1)
-    for taps in product(range(MODES[mode]), repeat=d):
-        index = torch.stack([places[k][..., tap] * strides[k] for k, tap in enumerate(taps)]).sum(0)
-        weight = torch.ones((), dtype=values.dtype, device=field.device)
-        for k, tap in enumerate(taps):
-            weight = weight * weights[k][..., tap].to(values.dtype)
-        found = lines[..., index] if points.dim() == 2 else lines.gather(-1, index)
-        total = total + weight * found
+    for taps in product(range(TAPS[mode]), repeat=d):
+        index, weight = places[0][..., taps[0]], weights[0][..., taps[0]].to(values.dtype)
+        for k in range(1, d):
+            index = index * wide[k] + places[k][..., taps[k]]
+            weight = weight * weights[k][..., taps[k]].to(values.dtype)
+        if len(lines) == 1:
+            found = lines[..., index[0]]
+        else:
+            found = lines.gather(-1, index.unsqueeze(1).expand(-1, lines.shape[1], -1))
+        total = total + weight.unsqueeze(1) * found
     return total.to(dtype)
 
 
@@ -87,21 +127,29 @@ def _first(grid: Grid, axis: str) -> float:
     return grid.origin[k] + shift * grid.spacing[k]
 
 
-def _inside(at: Tensor, grid: Grid, axis: str, n: int) -> Tensor:
-    """Positions in spacings from the first point, wrapped, or clamped to the walls (one-sided: the last points)."""
+def _walls(grid: Grid, axis: str, n: int) -> tuple[float, float, int]:
+    """First and last position in spacings from the first point where the field is known, and the last of the points and
+    walls that "nearest" takes."""
+    low, high = (side.wall(grid.centring) for side in grid.sides[axis])
+    last = n - 1 - float(high[0] if high else 0)
+    return float(low[0] if low else 0), last, math.ceil(last - 0.5)
+
+
+def _along(at: Tensor, grid: Grid, axis: str, mode: str, n: int) -> tuple[Tensor, Tensor]:
+    """The points `[..., taps]` around positions, in spacings from the first point, and their weights."""
+    last = n - 1
     if grid.periodic[axis]:
-        return at.remainder(n)
-    walls = [side.wall(grid.centring) for side in grid.sides[axis]]
-    low, high = (0.0 if wall is None else float(wall[0]) for wall in walls)
-    return at.clamp(low, n - 1 - high)
-
-
-def _along(at: Tensor, mode: str, n: int) -> tuple[Tensor, Tensor]:
-    """The points `[..., taps]` around positions and their weights."""
+        at = at.remainder(n)
+        at = torch.where(at >= n, 0.0, at)  # by rounding
+    else:
+        low, high, last = _walls(grid, axis, n)
+        at = at.clamp(low, high)
+    known = torch.where(at.isnan(), 0.0, at.detach())
     if mode == "nearest":
-        index = (at + 0.5).floor()
-        return index.long().unsqueeze(-1), torch.ones_like(at).unsqueeze(-1)
-    base = at.detach().floor().clamp(max=n - 1)
+        index = (known + 0.5).floor()
+        index = index if grid.periodic[axis] else index.clamp(max=last)
+        return index.long().unsqueeze(-1), (at.detach() - at.detach() + 1).unsqueeze(-1)
+    base = known.floor().clamp(max=n - 1)
     t = at - base
     if mode == "bilinear":
         return torch.stack((base, base + 1), -1).long(), torch.stack((1 - t, t), -1)
@@ -113,3 +161,76 @@ def _along(at: Tensor, mode: str, n: int) -> tuple[Tensor, Tensor]:
         (0.5 * t - 0.5) * t * t,
     )
     return base.long().unsqueeze(-1) + offsets, torch.stack(weights, -1)
+
+
+@lru_cache(maxsize=256)
+def _sampling(grid: Grid, space: tuple[int, ...], mode: str) -> tuple[Sampling, Tensor, float]:
+    """The kernels' layout, their numbers (float64), and a bound on the size of a weight."""
+    axes = []
+    for axis, n in zip(grid.axes, space, strict=True):
+        window = TAPS[mode] if grid.periodic[axis] else min(n, max(TAPS[mode], BEYOND))
+        axes.append(Axis(grid.periodic[axis], min(BEYOND, n), window))
+    sampling = Sampling(mode, tuple(axes))
+    numbers, largest = [], 1.0
+    for axis, h, n, laid in zip(grid.axes, grid.spacing, space, axes, strict=True):
+        numbers += [_first(grid, axis), 1 / h]
+        largest *= 2.0  # the sizes of bicubic weights add up to 1.25 at most
+        if not laid.periodic:
+            beyond = table(ghost_rows(grid, axis, laid.count, sampling.depth), laid.count, sampling.depth)
+            numbers += [*_walls(grid, axis, n), *beyond]
+            largest *= max(1.0, *map(abs, beyond))
+    return sampling, torch.tensor(numbers, dtype=torch.float64), largest
+
+
+@lru_cache(maxsize=512)
+def _on_device(
+    grid: Grid, space: tuple[int, ...], mode: str, dtype: torch.dtype, device: torch.device
+) -> tuple[Sampling, Tensor, float]:
+    sampling, numbers, largest = _sampling(grid, space, mode)
+    return sampling, numbers.to(device, dtype), largest
+
+
+def _kernel(field: Tensor, points: Tensor, grid: Grid, mode: str) -> Tensor:
+    compute = torch.promote_types(field.dtype, torch.float32)
+    points = points.to(torch.promote_types(points.dtype, compute))
+    return _Sample.apply(field, points.detach() if mode == "nearest" else points, grid, mode)
+
+
+class _Sample(torch.autograd.Function):
+    """[N, C, *space] at [N, P, d] by the kernels. The backward has no derivative of its own."""
+
+    @staticmethod
+    def forward(ctx, field: Tensor, points: Tensor, grid: Grid, mode: str) -> Tensor:
+        from pinnfuse.kernels.grid.run_sample import forward
+
+        sampling, numbers, _ = ctx.laid_out = _on_device(
+            grid, tuple(field.shape[2:]), mode, points.dtype, points.device
+        )
+        ctx.save_for_backward(points, *([field] if ctx.needs_input_grad[1] else []))
+        ctx.shape = field.shape
+        out = field.new_empty(*field.shape[:2], points.shape[1])
+        if out.numel():
+            forward(sampling, numbers, field, points, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        from pinnfuse.kernels.grid.run_sample import scatter, slopes
+
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "sample: the backward kernel has no derivative of its own (create_graph=True). Use backend='torch', "
+                "which can be differentiated any number of times."
+            )
+        points, *rest = ctx.saved_tensors
+        sampling, numbers, largest = ctx.laid_out
+        grad_field = grad_points = None
+        if ctx.needs_input_grad[0]:
+            grad_field = gradient.new_zeros(ctx.shape)
+            if gradient.numel():
+                scatter(sampling, numbers, gradient, points, largest, grad_field)
+        if ctx.needs_input_grad[1]:
+            grad_points = points.new_zeros(points.shape)
+            if gradient.numel():
+                slopes(sampling, numbers, gradient, rest[0], points, grad_points)
+        return grad_field, grad_points, None, None

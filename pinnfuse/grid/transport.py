@@ -458,16 +458,16 @@ def _on_device(transport: Transport, dtype: torch.dtype, device: torch.device) -
     flow = transport.flow
     found = [1.0 / h for h in reversed(transport.grid.spacing)]
     for k in reversed(range(flow.dimension)):
-        found += _table(transport.ghosts_f[k], flow.count_f, flow.depth)
+        found += table(transport.ghosts_f[k], flow.count_f, flow.depth)
         if flow.limited:
             for wall in transport.walls[k] or (Wall(), Wall()):
                 found += [float(wall.extrapolated), wall.factor]
         else:
-            found += _table(transport.ghosts_c[k], flow.count_c, flow.depth)
+            found += table(transport.ghosts_c[k], flow.count_c, flow.depth)
     return torch.tensor(found, dtype=torch.float64).to(device=device, dtype=dtype)
 
 
-def _table(ends: Ends, count: int, depth: int) -> list[float]:
+def table(ends: Ends, count: int, depth: int) -> list[float]:
     """Per end and point outside the weights of the `count` numbers nearest the end, and the wall's constant."""
     found: list[float] = []
     for rows in ends:

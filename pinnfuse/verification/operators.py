@@ -17,13 +17,14 @@ from rich.table import Table
 from torch import Tensor
 
 from pinnfuse.errors import BackendUnavailable
-from pinnfuse.grid import Dirichlet, Grid, Neumann
+from pinnfuse.grid import Dirichlet, Grid, Neumann, sample
 from pinnfuse.grid.registry import OPERATORS, Entry, draw
 from pinnfuse.simulation import heat
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 ROUNDINGS = 30.0
 HEAT = "heat, 9 steps"
+SAMPLES = tuple(f"sample {mode}" for mode in ("nearest", "bilinear", "bicubic"))
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,16 @@ def _cases(quick: bool) -> Iterator[tuple[str, Entry, str, Grid, tuple[int, ...]
                 for label, grid in grids(dimension):
                     space = ((300,), (20, 150), (8, 10, 40))[dimension - 1]
                     yield name, entry, f"{dimension}-D {label}", grid, space
+    for name in SAMPLES:
+        for dimension in (2,) if quick else (1, 2, 3):
+            for label, grid in grids(dimension):
+                yield (
+                    name,
+                    _sampled(name),
+                    f"{dimension}-D {label}",
+                    grid,
+                    ((300,), (20, 50), (8, 10, 12))[dimension - 1],
+                )
     walls = {"x": (Dirichlet(0.3), Neumann(-0.2)), "y": "periodic"}
     for label, boundary in {"periodic": "periodic", "walls": walls}.items():  # in tiles with halos, and in one tile
         grid = Grid("x y", (0.7, 0.9), boundary=boundary, centring="cell")
@@ -118,9 +129,21 @@ def _heat(grid: Grid, u: Tensor, backend: str = "auto") -> Tensor:
     return heat(u, grid, diffusivity=0.1, dt=0.5, steps=9, backend=backend)
 
 
+def _sampled(name: str) -> Entry:
+    """Of a field at 500 points within 30 length units, beyond some ends too, and their gradient but for "nearest"."""
+    mode = name.split()[1]
+
+    def run(grid: Grid, u: Tensor, points: Tensor | None = None, backend: str = "auto") -> Tensor:
+        if points is None:
+            points = draw(Entry(("points",), run, lambda *_: [], True), grid, (), ())[0].to(u.device)
+        return sample(u, points, grid, mode=mode, backend=backend)
+
+    return Entry(("scalar",) if mode == "nearest" else ("scalar", "points"), run, lambda *_: [], True)
+
+
 def allowed(name: str, dtype: torch.dtype) -> float:
     """The bound on an operator's error. WENO's weights multiply roundings of sums by up to 100 where its smoothness
-    indicators nearly vanish; plain torch rounds every step of heat."""
+    indicators nearly vanish, positions of 30 spacings those of weights; plain torch rounds every step of heat."""
     half = dtype in (torch.float16, torch.bfloat16)
     roundings = 9 if name == HEAT else 1
     sums = ROUNDINGS * torch.finfo(torch.float32 if half else dtype).eps * (100.0 if "weno5" in name else 1.0)

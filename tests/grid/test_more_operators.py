@@ -1,4 +1,4 @@
-"""Own stencils, sampling, Fourier and time differences."""
+"""Own stencils, Fourier and time differences."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pinnfuse import Grid
-from pinnfuse.grid import Dirichlet, Neumann, custom, derivative, laplacian, sample, spectral, time_difference
+from pinnfuse.grid import Dirichlet, Neumann, custom, derivative, laplacian, spectral, time_difference
 from pinnfuse.grid.time import SCHEMES
 
 
@@ -91,45 +91,3 @@ def test_time_differences(scheme, interpreter, where):
     torch.testing.assert_close(*pulled)
     with pytest.raises(ValueError, match="levels along dim 1"):
         time_difference(u[:, :1], dt, scheme)
-
-
-@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
-def test_sample_on_a_torus(mode, torus):
-    """Exact at the points; wraps any number of turns; converges; the adjoint is a scatter of the same weights."""
-    x, y = mesh(torus, (12, 15))
-    u = torch.sin(x) + torch.cos(2 * y)
-    points = torch.stack((x, y), -1).reshape(-1, 2)
-    torch.testing.assert_close(sample(u, points, torus, mode=mode), u.reshape(-1), rtol=1e-12, atol=1e-12)
-    turned = points + 2 * math.pi * torch.tensor([3.0, -2.0], dtype=torch.float64)
-    torch.testing.assert_close(sample(u, turned + 1e-9, torus, mode=mode), u.reshape(-1), rtol=1e-7, atol=1e-7)
-    errors = []
-    somewhere = 2 * math.pi * torch.rand(200, 2, dtype=torch.float64)
-    for n in (32, 64):
-        fine = Grid("x y", 2 * math.pi / n, boundary="periodic")
-        a, b = mesh(fine, (n, n))
-        found = sample(torch.sin(a) + torch.cos(2 * b), somewhere, fine, mode=mode)
-        errors.append(float((found - torch.sin(somewhere[:, 0]) - torch.cos(2 * somewhere[:, 1])).abs().mean()))
-    assert errors[0] / errors[1] > {"nearest": 1.7, "bilinear": 3.5, "bicubic": 6.5}[mode]
-    field = u.expand(3, 12, 15).clone().requires_grad_()
-    each = (2 * math.pi * torch.rand(3, 5, 2, dtype=torch.float64)).requires_grad_()
-    out = sample(field, each, torus, mode=mode)
-    (pulled,) = torch.autograd.grad(out.sum(), field, retain_graph=True)
-    assert float(pulled.sum()) == pytest.approx(15.0)  # weights add up to one
-    inputs = (field,) if mode == "nearest" else (field, each)
-    assert torch.autograd.gradcheck(lambda f, p=each: sample(f, p, torus, mode=mode), inputs, fast_mode=True)
-
-
-@pytest.mark.parametrize("centring", ["node", "cell"])
-def test_sample_at_walls(centring):
-    grid = Grid("x", 0.1, boundary={"x": (Dirichlet(2.0), "one-sided")}, centring=centring)
-    x = grid.coordinates((9,), dtype=torch.float64)["x"]
-    u = 2 + 3 * x
-    inside = torch.linspace(0.0, float(x[-1]), 23, dtype=torch.float64)[:, None]
-    for mode in ("bilinear", "bicubic"):
-        torch.testing.assert_close(sample(u, inside, grid, mode=mode), 2 + 3 * inside[:, 0])
-    outside = torch.tensor([[-1.0], [5.0]], dtype=torch.float64)
-    torch.testing.assert_close(sample(u, outside, grid), torch.stack((torch.tensor(2.0).double(), u[-1])))
-    with pytest.raises(ValueError, match="`points` must be"):
-        sample(u, torch.zeros(4, 2), grid)
-    with pytest.raises(ValueError, match="Did you mean 'bicubic'"):
-        sample(u, inside, grid, mode="cubic")

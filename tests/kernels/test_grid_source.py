@@ -15,8 +15,10 @@ from pinnfuse import Grid
 from pinnfuse.grid import Dirichlet
 from pinnfuse.grid.linear import lay_out
 from pinnfuse.grid.operators import _gradient, _laplacian
+from pinnfuse.grid.sampling import _sampling
 from pinnfuse.grid.transport import _convection, _diffusion
 from pinnfuse.kernels.grid.flow_source import generate as generate_flow
+from pinnfuse.kernels.grid.sample_source import generate as generate_sampling
 from pinnfuse.kernels.grid.source import generate
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,6 +29,8 @@ TEXTS = {
     "gradient_walls": lambda: generate(lay_out(_gradient(WALLS, 2), (32,), True)[0]),
     "upwind3": lambda: generate_flow(_convection(TORUS, "upwind3", "advective", 2).flow),
     "diffusion_walls": lambda: generate_flow(_diffusion(WALLS, 2).flow),
+    "sample_bilinear_walls": lambda: generate_sampling(_sampling(WALLS, (32,), "bilinear")[0]),
+    "sample_bicubic_torus": lambda: generate_sampling(_sampling(TORUS, (32, 32), "bicubic")[0]),
 }
 
 SCRIPT = """
@@ -35,13 +39,18 @@ from dataclasses import asdict
 from pinnfuse import Grid
 from pinnfuse.grid.linear import lay_out
 from pinnfuse.grid.operators import _laplacian
-from pinnfuse.grid.transport import _convection
+from pinnfuse.grid.sampling import _sampling
+from pinnfuse.grid.transport import _convection, _diffusion
 from pinnfuse.kernels.grid.offline import resources
 
 capability, boundary, scheme, dtype = json.loads(sys.argv[1])
 grid = Grid("x" if dtype == "fp64" else "x y", 0.5, boundary=boundary)
 if scheme is None:
     operator = lay_out(_laplacian(grid, 2), (64, 64), True)[0]
+elif scheme == "diffusion":
+    operator = _diffusion(grid, 2).flow
+elif scheme == "bicubic":
+    operator = _sampling(grid, (64, 64), scheme)[0]
 else:
     operator = _convection(grid, scheme, "advective", 2).flow
 print(json.dumps([asdict(r) for r in resources(operator, capability, dtype)]))
@@ -73,6 +82,8 @@ def test_spacing_and_walls_numbers_are_not_in_the_text():
         (100, "periodic", "upwind1", "fp32"),
         (90, "dirichlet", "upwind3", "fp64"),
         (90, "dirichlet", "upwind3", "fp32"),
+        (90, "dirichlet", "diffusion", "fp32"),
+        (90, "dirichlet", "bicubic", "fp32"),
     ],
     ids=str,
 )
