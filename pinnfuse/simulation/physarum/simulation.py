@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ class Physarum:
 
         With spawn="image" agents start where it is bright.
         """
-        if not 0 <= strength < math.inf:
+        if not isinstance(strength, Real) or not 0 <= strength <= checks.LARGEST:
             raise ValueError(f"Physarum: `strength` must be finite and >= 0; got {strength!r}. Use 1.0.")
         brightness = read_image(path, shape)
         if options.get("spawn") == "image":

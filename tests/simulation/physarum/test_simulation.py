@@ -153,6 +153,37 @@ def test_from_image(tmp_path) -> None:
     assert pixels[y, x].min() > 0
 
 
+@pytest.mark.parametrize(
+    "kind", ["L", "16 bits", "32 bits", "float", "palette", "alpha", "palette with alpha", "turned"]
+)
+def test_every_kind_of_image_has_its_brightness(kind, tmp_path) -> None:
+    """A ramp from dark (or transparent) to bright, 8 pixels high and 16 wide."""
+    ramp = np.tile(np.linspace(0, 1, 16), (8, 1))
+    bytes_ = (ramp * 255).round().astype(np.uint8)
+    image, options, path = Image.fromarray(bytes_), {}, tmp_path / "i.png"
+    if kind == "16 bits":
+        image = Image.fromarray((ramp * 65535).round().astype(np.uint16))
+    elif kind == "32 bits":
+        image, path = Image.fromarray((ramp * 65535).round().astype(np.int32)), tmp_path / "i.tif"
+    elif kind == "float":
+        image, path = Image.fromarray(ramp.astype(np.float32)), tmp_path / "i.tif"
+    elif kind == "palette":
+        image = image.quantize(16)
+    elif kind == "alpha":
+        image = Image.fromarray(np.dstack([np.full((8, 16, 3), 255, np.uint8), bytes_]))
+    elif kind == "palette with alpha":
+        image = Image.fromarray(np.arange(16, dtype=np.uint8)[None].repeat(8, 0), "P")
+        image.putpalette([255] * 48)
+        options = {"transparency": bytes(bytes_[0])}
+    elif kind == "turned":
+        image = image.transpose(Image.Transpose.ROTATE_90)
+        options = {"exif": Image.Exif()}
+        options["exif"][0x112] = 6  # turn by 90 degrees to the right to see it
+    image.save(path, **options)
+    assert torch.allclose(read_image(path), torch.from_numpy(ramp).float(), atol=2e-3)
+    assert float(read_image(path, (4, 8)).mean()) == pytest.approx(0.5, abs=1e-3)
+
+
 def test_levels() -> None:
     levels = to_levels(torch.rand(50, 40), 7)
     assert levels.unique().tolist() == list(range(7))
@@ -268,6 +299,12 @@ def test_wrong_images(tmp_path) -> None:
     Image.new("1", (20000, 3)).save(tmp_path / "wide.png")
     with pytest.raises(ValueError, match="Scale it down"):
         read_image(tmp_path / "wide.png")
+    Image.fromarray(np.full((3, 3), 2.0, np.float32)).save(tmp_path / "bright.tif")
+    with pytest.raises(ValueError, match="must have numbers in"):
+        read_image(tmp_path / "bright.tif")
+    for shape in ((0, 5), (5,), (2.5, 3), (100_000, 100_000)):
+        with pytest.raises(ValueError, match="`shape` must be"):
+            read_image(tmp_path / "bright.tif", shape)
     with pytest.raises(ValueError, match="no file at"):
         Physarum.load(tmp_path / "none.pt")
     (tmp_path / "text.pt").write_text("no state")
