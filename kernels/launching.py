@@ -1,17 +1,68 @@
-"""Launch compiled kernels without repeating Triton's inspection of the arguments, which outlasts a small kernel."""
+"""Launch compiled kernels without repeating Triton's inspection of the arguments, which outlasts a small kernel.
+
+Before a step runs for the first time its kernels are compiled together (`step`), one a thread: Triton's passes and its
+assembler run outside of Python's lock.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, TypeVar
 
+import torch
 import triton
 from torch import Tensor
 
 log = logging.getLogger("pinnfuse")
+T = TypeVar("T")
+
+SILENCE = 2.0
+"""Seconds of compilation before a message says what a call is waiting for."""
 
 _compiled: dict[Any, Any] = {}
+_known: set[Hashable] = set()
+_asked: list[tuple[Any, torch.device]] | None = None  # kernels of a rehearsal, compiled or to be
+
+
+def step(key: Hashable, run: Callable[[], T], rehearse: Callable[[], Any] | None = None) -> T:
+    """`run()`. For a new key all kernels that it launches are compiled first, several at a time.
+
+    Which kernels these are is found by a rehearsal, in which launches do nothing: `rehearse`, or `run` where it leaves
+    no trace beyond what it returns.
+    """
+    if key in _known or triton.knobs.runtime.interpret or not hasattr(triton, "AsyncCompileMode"):
+        return run()
+    if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+        _compile_together(rehearse or run)
+        _known.add(key)
+    return run()
+
+
+def _compile_together(rehearse: Callable[[], Any]) -> None:
+    """Errors of the compiler are left to the launch itself."""
+    global _asked
+    asked: list[tuple[Any, torch.device]] = []
+    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
+        with triton.AsyncCompileMode(threads, ignore_errors=True) as mode:
+            _asked = asked
+            try:
+                rehearse()
+            finally:
+                _asked = None
+            if wait(mode.raw_futures, SILENCE).not_done:
+                log.warning("pinnfuse compiles %d kernels, once; Triton's cache keeps them", len(mode.raw_futures))
+        wait([threads.submit(_load, kernel, device) for kernel, device in asked])
+
+
+def _load(kernel: Any, device: torch.device) -> None:
+    """To the card, with the C code that starts it, for which Triton 3.6 calls a C compiler."""
+    compiled = kernel.result(ignore_errors=True) if hasattr(kernel, "result") else kernel
+    if compiled is not None:
+        with torch.cuda.device(device):
+            compiled.run  # noqa: B018
 
 
 def launch(
@@ -32,7 +83,11 @@ def launch(
     )  # what Triton would look at
     key = (kernel, args[0].device, args[0].dtype, values, shapes, tuple(options.values()))
     compiled = _compiled.get(key)
-    if compiled is None:
+    if _asked is not None:
+        if compiled is None:
+            found = kernel.run(*args, grid=grid, warmup=True, **dict(zip(names, values, strict=True)), **options)
+            _asked.append((found, args[0].device))
+    elif compiled is None:
         log.info("compiling %s (kept in Triton's cache)", kernel.__name__)
         _compiled[key] = kernel[grid](*args, **dict(zip(names, values, strict=True)), **options)
     else:

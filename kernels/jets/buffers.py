@@ -41,16 +41,22 @@ class Buffers:
         tiles = -(-min(count, engine.chunk) // rows)
         half = torch.float16 if engine.parts else like.dtype
         numbers = channels * tiles * rows * engine.width
-        size, scales = max(engine.parts, 1) * numbers, channels * tiles * (engine.width // engine.config.block)
+        size = max(engine.parts, 1) * numbers
+        scales = aligned(channels * tiles * (engine.width // engine.config.block))
         return cls(
             torch.empty(layers, size, dtype=half, device=like.device),
             torch.empty(adjoints, size, dtype=half, device=like.device),
             like.new_empty(layers, scales),
             like.new_empty(adjoints, scales),
-            like.new_empty(layers, numbers if engine.saves else 1),
+            like.new_empty(layers, numbers if engine.saves else aligned(1)),
             like.new_empty(tiles, engine.columns),
             like.new_empty(split, engine.stack.hidden, engine.width, engine.width),
         )
+
+
+def aligned(count: int) -> int:
+    """A length of rows that all begin where addresses are multiples of 16: Triton compiles a kernel again elsewhere."""
+    return -(-count // 16) * 16
 
 
 def points_of_a_chunk(engine: TritonEngine, given: Program | None) -> int:

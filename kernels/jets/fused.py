@@ -63,7 +63,7 @@ def run(
     halves = torch.empty(1, parts, *net.hidden.shape, dtype=torch.float16, device=points.device)
     scales = points.new_empty(1, depth, 1)
     blocks = {"H": width, "BLOCK": width, "PARTS": parts}
-    args: tuple[object, ...] = (net.hidden, halves, scales, net.hidden.numel(), depth)
+    args: tuple[object, ...] = (net.hidden, halves, scales, net.hidden.numel(), depth, 1)
     launch(split_weights_kernel, (depth,), args, blocks, num_warps=4)
     jets = torch.empty(programs, depth, channels, parts, width * width, dtype=torch.float16, device=points.device)
     jet_scales = points.new_empty(programs, depth, channels)

@@ -64,7 +64,7 @@ def resources(
     constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once}
     constants |= {"SAVE": True, "STEP": c.step, "MODE": LOSS_AND_GRADIENT, "WEIGHTED": True, "KEEP": False}
     constants |= {"FIRST": False, "ACTIVATION": 0, "WARPS": c.hopper_warps, "CHANNELS": channels, "PERMUTED": hopper}
-    constants |= {"BO": c.gradient_block, "BI": c.gradient_block, "SPLIT": 8}
+    constants |= {"BO": c.gradient_block, "BI": c.gradient_block}
     rings = config.ring(c, padded, channels, parts) if hopper else (1, 1)
     plain = module(spec)
     up, down = (hopper_module(spec, ring > 1, c.lean) if hopper else plain for ring in rings)
@@ -91,7 +91,7 @@ def schedule_resources(program: Program, plan: JetPlan, precision: str, capabili
     h = config.padded_width(widest, c.block)
     constants = {"H": h, "IN": h, "OUT": h, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": True}
     constants |= {"BM": c.product_rows, "BN": min(h, c.product_columns), "BI": min(h, c.outer_block)}
-    constants |= {"BO": min(h, c.outer_block), "SPLIT": 8, "TRANSPOSED": True, "ADD": True}
+    constants |= {"BO": min(h, c.outer_block), "TRANSPOSED": True, "ADD": True}
     groups = dict.fromkeys(node.group for node in found_schedule.nodes if isinstance(node, Pointwise))
     found = []
     for g in groups:

@@ -161,13 +161,14 @@ def softplus(x):
         return tl.maximum(x, 0.0) + tl.where(e < 0.015625, series, tl.log(1.0 + e))
 
 
-@triton.jit(do_not_specialize=["layers"])
+@triton.jit(do_not_specialize=["layers", "scale_stride"])
 def split_weights_kernel(
     w_ptr,  # [L, H, H] weights, rows are outputs
     halves_ptr,  # [COPIES, PARTS, L, H, H] out; the second copy has its columns at their positions (see `units`)
-    scale_ptr,  # [COPIES, L, H / BLOCK, H / BLOCK] out: inverse scales
+    scale_ptr,  # [COPIES, L, scale_stride] out: inverse scales of a layer's [H / BLOCK, H / BLOCK] blocks
     layer_stride,  # L H H
     layers,
+    scale_stride,
     H: tl.constexpr,
     BLOCK: tl.constexpr,
     PARTS: tl.constexpr,
@@ -181,7 +182,8 @@ def split_weights_kernel(
     row = layer * H * H + (((pid // NB) % NB) * BLOCK + r)[:, None] * H + (pid % NB) * BLOCK
     w = tl.load(w_ptr + row + c[None, :])
     halves_ptr += copy.to(tl.int64) * PARTS * layer_stride + row
-    put(halves_ptr + r[None, :], layer_stride, scale_ptr + pid, w, tl.max(tl.max(tl.abs(w), 1), 0), PARTS)
+    scale_ptr += pid // (NB * NB) * scale_stride + pid % (NB * NB)
+    put(halves_ptr + r[None, :], layer_stride, scale_ptr, w, tl.max(tl.max(tl.abs(w), 1), 0), PARTS)
 
 
 @triton.jit(do_not_specialize=["programs", "columns"])
@@ -196,35 +198,35 @@ def sum_rows_kernel(x_ptr, out_ptr, programs, columns, COLUMNS: tl.constexpr, RO
     tl.store(out_ptr + c, acc, mask=c < columns)
 
 
-@triton.jit(do_not_specialize=["tiles", "layers", "again", "scale_stride"])
+@triton.jit(do_not_specialize=["tiles", "layers", "again", "scale_stride", "split"])
 def weight_gradient_kernel(
     a_ptr,  # [layers, PARTS, CHANNELS, tiles ROWS, H] inputs of the layers
     a_scale_ptr,  # [layers, CHANNELS, tiles, H / BLOCK]
     z_ptr,  # the same for the adjoints of the layers' outputs
     z_scale_ptr,
-    dw_ptr,  # [SPLIT, layers, H, H] out: partial sums
+    dw_ptr,  # [split, layers, H, H] out: partial sums
     tiles,
     layers,
     again,
     layer_stride,
     scale_stride,
+    split,
     H: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     BO: tl.constexpr,
     BI: tl.constexpr,
-    SPLIT: tl.constexpr,
     CHANNELS: tl.constexpr,
     PARTS: tl.constexpr,
     PERMUTED: tl.constexpr,
 ):
-    """dW = sum over points and channels of zbar^T a; a program (layer, block, part) takes every SPLIT-th tile."""
+    """dW = sum over points and channels of zbar^T a; a program (layer, block, part) takes every `split`-th tile."""
     pid = tl.program_id(0)
     NB: tl.constexpr = H // BLOCK
     NI: tl.constexpr = H // BI
     NO: tl.constexpr = H // BO
-    part = pid % SPLIT
-    block = pid // SPLIT
+    part = pid % split
+    block = pid // split
     ib = block % NI
     ob = (block // NI) % NO
     layer = block // (NI * NO)
@@ -237,9 +239,9 @@ def weight_gradient_kernel(
     z_scale_ptr += layer.to(tl.int64) * scale_stride
     part_stride = CHANNELS * tiles.to(tl.int64) * ROWS * H
     acc = tl.zeros([BO, BI], dw_ptr.dtype.element_ty)
-    count = (tiles - part + SPLIT - 1) // SPLIT
+    count = (tiles - part + split - 1) // split
     for j in range(0, count * CHANNELS):
-        tile = part + (j // CHANNELS) * SPLIT
+        tile = part + (j // CHANNELS) * split
         at = (j % CHANNELS) * tiles + tile
         first = at.to(tl.int64) * ROWS * H
         pa = a_ptr + first + rows[:, None] * H + ri[None, :]

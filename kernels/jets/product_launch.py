@@ -76,8 +76,8 @@ class Products:
         rows = z.data.numel() // sizes["OUT"] // max(self.parts, 1)
         split = max(1, min(rows // t.rows, 2 * multiprocessors(z.data.device) // count))
         part = x.scale.new_empty(split, sizes["OUT"] * sizes["IN"])
-        args = (x.data, x.scale, z.data, z.scale, part, rows)
-        constants = {**sizes, **blocks, "SPLIT": split}
+        args = (x.data, x.scale, z.data, z.scale, part, rows, split)
+        constants = {**sizes, **blocks}
         launch(outer_kernel, (count * split,), args, constants, num_warps=t.outer[0], num_stages=t.outer[1])
         total = sum_rows(part).view(sizes["OUT"], sizes["IN"])
         return total[: self.program.widths[node.value], : self.program.widths[node.source]]

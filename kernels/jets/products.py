@@ -85,30 +85,29 @@ def product_kernel(
     tl.store(po, acc, mask=live[:, None])
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "split"])
 def outer_kernel(
     a_ptr, a_scale_ptr,  # [PARTS, rows, IN] input of the layer, [rows / ROWS, IN / BLOCK]
     z_ptr, z_scale_ptr,  # [PARTS, rows, OUT] adjoint of its output, [rows / ROWS, OUT / BLOCK]
-    dw_ptr,  # [SPLIT, OUT, IN] out: partial sums
-    rows,
+    dw_ptr,  # [split, OUT, IN] out: partial sums
+    rows, split,
     IN: tl.constexpr,
     OUT: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     BI: tl.constexpr,
     BO: tl.constexpr,
-    SPLIT: tl.constexpr,
     PARTS: tl.constexpr,
 ):  # fmt: skip
-    """dW = sum over rows of zbar^T a; a program (block, part) takes every SPLIT-th block of rows."""
+    """dW = sum over rows of zbar^T a; a program (block, part) takes every `split`-th block of rows."""
     pid = tl.program_id(0)
-    part = pid % SPLIT
-    ri = pid // SPLIT % (IN // BI) * BI + tl.arange(0, BI)
-    ro = pid // SPLIT // (IN // BI) * BO + tl.arange(0, BO)
+    part = pid % split
+    ri = pid // split % (IN // BI) * BI + tl.arange(0, BI)
+    ro = pid // split // (IN // BI) * BO + tl.arange(0, BO)
     total = rows.to(tl.int64)
     acc = tl.zeros([BO, BI], dw_ptr.dtype.element_ty)
-    for i in range(0, (rows // ROWS - part + SPLIT - 1) // SPLIT):
-        j = part.to(tl.int64) + i * SPLIT
+    for i in range(0, (rows // ROWS - part + split - 1) // split):
+        j = part.to(tl.int64) + i * split
         r = j * ROWS + tl.arange(0, ROWS)
         pa = a_ptr + r[:, None] * IN + ri[None, :]
         pz = z_ptr + r[:, None] * OUT + ro[None, :]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +24,7 @@ from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import cache, config, fused
-from pinnfuse.kernels.jets.buffers import Buffers, points_of_a_chunk
+from pinnfuse.kernels.jets.buffers import Buffers, aligned, points_of_a_chunk
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
 from pinnfuse.kernels.jets.folding import Folded
 from pinnfuse.kernels.jets.hopper import generate_hopper
@@ -35,7 +35,7 @@ from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradie
 from pinnfuse.kernels.jets.source import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS, Spec, generate
 from pinnfuse.kernels.jets.sums import multiprocessors as multiprocessors
 from pinnfuse.kernels.jets.sums import sum_rows as sum_rows
-from pinnfuse.kernels.launching import launch
+from pinnfuse.kernels.launching import launch, step
 
 
 @lru_cache(maxsize=128)
@@ -241,14 +241,17 @@ class TritonEngine(JetEngine):
     ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
         """`_launches` on the points' device, which need not be the current one."""
         with torch.cuda.device(points.device) if points.is_cuda else nullcontext():
+            run = partial(self._launches, points, mode, constants, given, weighted, keep, wanted)
+            network = (self.module, self.stack.hidden, self.width, self.config, self.parts, points.dtype, points.device)
+            call = (mode, weighted, keep, any(wanted), mode == LOSS_AND_GRADIENT and fused.applies(self, points))
             try:
-                return self._launches(points, mode, constants, given, weighted, keep, wanted)
+                return step((network, self.hopper, call), run)
             except triton.CompilationError as problem:
                 if not self.hopper:
                     raise
                 config.refuse_hopper(str(problem))
                 self.hopper = self.chained = False
-                return self._launches(points, mode, constants, given, weighted, keep, wanted)
+                return run()
 
     def _launches(
         self,
@@ -280,20 +283,28 @@ class TritonEngine(JetEngine):
         copies = 2 if rings[0] > 1 and not self.chained else 1
         shape = (copies, max(self.parts, 1), *net.hidden.shape)
         halves = torch.empty(shape, dtype=buffers.a.dtype, device=points.device)
-        scales = points.new_empty(copies, depth, (width // block) ** 2)
+        blocks_of_a_layer = (width // block) ** 2
+        scales = points.new_empty(copies, depth, blocks_of_a_layer if self.chained else aligned(blocks_of_a_layer))
         hidden_weights: Tensor = net.hidden if self.parts == 0 else halves[0, 0]
         forward_weights = net.hidden if self.parts == 0 else halves[-1, 0]
         layer_stride = net.hidden.numel()
         blocks_of = {"H": width, "BLOCK": block, "PARTS": self.parts}
         args: tuple[object, ...]
         if depth and self.parts:
-            args = (net.hidden, halves, scales, layer_stride, depth)
-            launch(split_weights_kernel, (scales.numel(),), args, blocks_of, num_warps=4)
+            args = (net.hidden, halves, scales, layer_stride, depth, scales.shape[2])
+            launch(split_weights_kernel, (copies * depth * blocks_of_a_layer,), args, blocks_of, num_warps=4)
         scales = scales[0]
         once = c.once and not triton.knobs.runtime.interpret
-        common = {**blocks_of, "ROWS": c.rows, "ONCE": once, "PERMUTED": self.hopper, "SAVE": backward, "STEP": c.step}
+        common = {
+            **blocks_of,
+            "ROWS": c.rows,
+            "ONCE": once,
+            "PERMUTED": self.hopper,
+            "SAVE": backward and self.saves,
+            "STEP": c.step,
+        }
         common |= {"MODE": mode, "WEIGHTED": weighted, "KEEP": keep, "WARPS": c.hopper_warps}
-        common |= {"BO": c.gradient_block, "BI": c.gradient_block, "SPLIT": split, "CHANNELS": len(self.space)}
+        common |= {"BO": c.gradient_block, "BI": c.gradient_block, "CHANNELS": len(self.space)}
         act = [self.spec.activations.index(name) for name in stack.activations]
         count, nb = points.shape[0], width // block
         columns = buffers.sums.shape[1]
@@ -319,7 +330,7 @@ class TritonEngine(JetEngine):
             args = (a[layer], sa[layer], z[above], sz[above], buffers.weights[:, layer], tiles, depth, again)
             strides = (a.stride(0), sa.stride(0))
             options = {"num_warps": c.gradient[0], "num_stages": c.gradient[1]}
-            launch(weight_gradient_kernel, (split * blocks,), (*args, *strides), common, **options)
+            launch(weight_gradient_kernel, (split * blocks,), (*args, *strides, split), common, **options)
 
         for start in range(0, count, self.chunk):
             tiles = -(-min(self.chunk, count - start) // c.rows)

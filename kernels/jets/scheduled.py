@@ -12,10 +12,11 @@ fixed amount of memory allows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -35,7 +36,9 @@ from pinnfuse.kernels.jets.product_launch import Halves, Products, pad
 from pinnfuse.kernels.jets.runner import constants_on, sum_rows
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule, schedule
 from pinnfuse.kernels.jets.source import LOSS, LOSS_AND_GRADIENT
-from pinnfuse.kernels.launching import launch
+from pinnfuse.kernels.launching import launch, step
+
+T = TypeVar("T")
 
 SCRATCH_BYTES = 2 * 2**30
 """Memory for the jets of a chunk of points."""
@@ -96,9 +99,33 @@ class ScheduledEngine(ChunkedEngine):
         adjoints = sum(padded(v) * item for v in self.schedule.shared if self.schedule.active[v])
         return len(self._space) * (numbers + adjoints // 2)  # about half of the adjoints are alive at once
 
-    # -- loss in one kernel at the end -------------------------------------------------------------------------------
+    # -- the interface -----------------------------------------------------------------------------------------------
 
     def loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
+        call = ("loss", task.point_weights is None, task.keep_residuals, any(wanted) or trained_wanted)
+        return self._step(call, lambda engine: engine._loss(task, wanted, trained_wanted))
+
+    def outputs(self, points: Tensor) -> Tensor:
+        return self._step(("outputs",), lambda engine: ChunkedEngine.outputs(engine, points))
+
+    def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+        call = ("adjoint", tuple(wanted))
+        return self._step(call, lambda engine: ChunkedEngine.adjoint(engine, points, gradient, wanted))
+
+    def _step(self, call: tuple[Any, ...], run: Callable[[ScheduledEngine], T]) -> T:
+        """Rehearsed by a twin, since the halves of the weights are kept, and a rehearsal writes none."""
+
+        def rehearse() -> None:
+            twin = copy(self)
+            twin._products = Products(self._products.nodes, self.program, self._detached, self.config, self.parts)
+            run(twin)
+
+        network = (id(self.schedule), id(self.finish), self.config, self.parts, self.dtype, self.device)
+        return step((network, call), lambda: run(self), rehearse)
+
+    # -- loss in one kernel at the end -------------------------------------------------------------------------------
+
+    def _loss(self, task: LossTask, wanted: Sequence[bool], trained_wanted: bool) -> LossResult:
         end = self.finish
         if end is None:
             return super().loss(task, wanted, trained_wanted)
