@@ -48,8 +48,7 @@ class TrainingRun:
     def __init__(self, config: RunConfig, kind: str | None = None):
         self.config = config
         self.folder = run_folder(config, kind)
-        if first_process():
-            make_folder(self.folder, config.resume)
+        self._lock = make_folder(self.folder, config.resume) if first_process() else None
         self.checkpoint = find_checkpoint(config.resume) if config.resume else None
         self.planned = total_steps(config.training.phases)
         self.steps = self.planned if config.max_steps is None else min(config.max_steps, self.planned)

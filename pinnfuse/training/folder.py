@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -38,25 +40,38 @@ def _unique() -> str:
     raise ValueError("--out: must be given under torchrun without --rdzv-id: its processes share no name for the run.")
 
 
-def make_folder(folder: Path, resume: str | None) -> None:
-    """Create it; ValueError if that is impossible, or if it holds another run that would be overwritten."""
+def make_folder(folder: Path, resume: str | None) -> IO[str]:
+    """Create it and lock it; the lock lives as long as what is returned, and ends with the process however that ends.
+
+    Raises:
+        ValueError: it cannot be written, holds another run that would be overwritten, or another process trains in it.
+    """
     if resume is None and (folder / "config.yaml").exists():
-        resumable = any((folder / "checkpoints").glob("*.ckpt"))
-        remedy = f"Give another folder, or {f'go on with --resume {folder}' if resumable else 'delete that one'}."
-        raise ValueError(f"--out: {folder} holds a run already. {remedy}")
+        raise ValueError(f"--out: {folder} holds a run already. Give another folder, or go on with --resume {folder}.")
     try:
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        (folder / ".writable").touch()
-        (folder / ".writable").unlink()
+        lock = (folder / ".lock").open("w")
     except OSError as error:
         raise ValueError(f"--out: cannot write to {folder} ({error}). Give a folder that can be written.") from error
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):  # else: a file system without locks
+            raise ValueError(
+                f"--out: another process is training in {folder}. Wait until it has ended, or give another folder."
+            ) from error
+    return lock
 
 
-def find_checkpoint(resume: str) -> str:
-    """The checkpoint that `--resume` means: a file, or `checkpoints/last.ckpt` of a run's folder."""
+def find_checkpoint(resume: str) -> str | None:
+    """The checkpoint that `--resume` means: a file, or the last one in a run's folder.
+
+    None for a folder whose run was stopped before its first checkpoint: it starts anew, with its own settings.
+    """
     path = Path(resume)
     if path.is_dir():
-        path = path / "checkpoints" / "last.ckpt"
+        found = (path / "checkpoints" / f"{name}.ckpt" for name in ("last", "best"))
+        return next((str(p) for p in found if p.is_file()), None)
     if not path.is_file():
         raise ValueError(f"--resume: there is no checkpoint {path}. Give the folder of a run, or a .ckpt file in it.")
     return str(path)

@@ -43,8 +43,7 @@ class March:
         self.problem = problems.get(config.pde, config.problem, **config.options)
         self.ends = edges(self.problem, config.training.windows)
         self.folder = run_folder(config)
-        if first_process():
-            make_folder(self.folder, config.resume)
+        self._lock = make_folder(self.folder, config.resume) if first_process() else None
         self.run = self._window(0, None)
         self.nets: list[nn.Module] = []
 
@@ -94,18 +93,14 @@ class March:
     def _window(self, k: int, before: nn.Module | None) -> Run:
         config = copy.deepcopy(self.config)
         folder = self.folder / f"window_{k + 1:02d}"
-        config.out, config.resume = str(folder), None
+        config.out, config.resume = str(folder), str(folder) if (folder / "config.yaml").is_file() else None
         config.training.windows = 1
         config.record.figures = False
         if config.training.max_seconds is not None:
             config.training.max_seconds /= self.config.training.windows
-        if (folder / "checkpoints" / "last.ckpt").is_file():
-            config.resume = str(folder)
-        elif (folder / "config.yaml").is_file():
-            (folder / "config.yaml").unlink()  # it was stopped before its first checkpoint: it starts anew
         problem = self._problem(k, before)
         run = Run(config, self.console, problem)
-        if before is not None and config.resume is None:
+        if before is not None and run.checkpoint is None:
             raw = run.module.net.net if hasattr(run.module.net, "expressions") else run.module.net
             source = before.net if hasattr(before, "expressions") else before
             raw.load_state_dict(source.state_dict())  # type: ignore[union-attr]

@@ -2,6 +2,8 @@ import csv
 import json
 import math
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -308,6 +310,29 @@ def test_a_run_is_not_overwritten(start):
     with pytest.raises(ValueError, match=r"holds a run already.*--resume"):
         start("run", "--max-steps", "5")
     assert before == {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_belongs_to_one_process(start, tmp_path):
+    (tmp_path / "run").mkdir()
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(tmp_path / "run" / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        other.stdout.readline()
+        with pytest.raises(ValueError, match="another process is training in"):
+            start("run")
+        other.communicate("\n")
+    start("run")
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_anew(start):
+    whole, part = go(start("whole")), start("part", "--max-steps", "12")
+    part.fit()
+    for path in (part.folder / "checkpoints").glob("*.ckpt"):
+        path.unlink()
+    torch.manual_seed(123)
+    resumed = go(Run(cli.parse(["--resume", str(part.folder), "--max-steps", "50"])))
+    assert torch.equal(parameters(resumed), parameters(whole))
+    assert trajectory(resumed) == trajectory(whole)
 
 
 def test_a_full_disk_leaves_whole_files(start, monkeypatch):
