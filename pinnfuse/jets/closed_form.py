@@ -40,11 +40,7 @@ class Gradients:
 
     def add_weight(self, position: int, grad: DenseJet, x: JetValue) -> None:
         """Of `y = x W^T`, for the gradient [K, n, out] of y."""
-        total = self.operands[position]
-        if total is not None and isinstance(x, DenseJet) and not total.is_cuda:
-            total.addmm_(grad.flat.t(), x.flat)
-        else:
-            self.add(position, _weight_gradient(grad, x))
+        self.add(position, _weight_gradient(grad, x))
 
     def add_points(self, position: int, gradient: Tensor, operand: Tensor) -> None:
         """A gradient [n, width] for each point, of an operand that was broadcast over the points."""
@@ -359,8 +355,6 @@ def _weight_gradient(grad: DenseJet, x: JetValue) -> Tensor:
     """sum over channels and points of grad^T a, [out, in]."""
     if isinstance(x, AffineJet):
         return torch.addmm(grad.block(1, len(grad.data)).sum(1).t() @ x.rows, grad.channels[0].t(), x.value)
-    if not x.data.is_cuda:
-        return torch.mm(grad.flat.t(), x.flat)
     # channel by channel: one product over all rows loses a digit in float32 where there are very many
     return torch.bmm(grad.transposed, x.data).sum(0)
 

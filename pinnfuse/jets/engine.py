@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -93,11 +93,12 @@ class ChunkedEngine(JetEngine):
         count = len(task.points)
         residuals = task.points.new_empty(count, len(task.plan.residuals)) if task.keep_residuals else None
 
-        def sums(chunks: Sequence[slice]) -> _Sums:
-            with self._lane() as lane:
-                return lane._sums(chunks, task, wanted, trained_wanted, residuals)
+        def sums(share: Share) -> _Sums:
+            lane, chunks = share
+            return lane._sums(chunks, task, wanted, trained_wanted, residuals)
 
-        total, *others = lanes.run(sums, self._shares(count))
+        with self._shares(count) as shares:
+            total, *others = lanes.run(sums, shares)
         for other in others:
             total.add(other)
         per_equation = (total.squares / count).to(task.points.dtype)
@@ -146,23 +147,24 @@ class ChunkedEngine(JetEngine):
     def outputs(self, points: Tensor) -> Tensor:
         none = [False] * len(self.operands)
 
-        def outputs(chunks: Sequence[slice]) -> list[Tensor]:
-            with self._lane() as lane:
-                return [lane._forward(points[rows], none)[0].detach() for rows in chunks]
+        def outputs(share: Share) -> list[Tensor]:
+            lane, chunks = share
+            return [lane._forward(points[rows], none)[0].detach() for rows in chunks]
 
-        parts = lanes.run(outputs, self._shares(len(points)))
+        with self._shares(len(points)) as shares:
+            parts = lanes.run(outputs, shares)
         return torch.cat([part for some in parts for part in some], dim=1)
 
     def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
-        def gradients(chunks: Sequence[slice]) -> Gradients:
-            found = Gradients(wanted)
-            with self._lane() as lane:
-                for rows in chunks:
-                    _, state = lane._forward(points[rows], wanted)
-                    lane._backward(gradient[:, rows], state, found)
+        def gradients(share: Share) -> Gradients:
+            found, (lane, chunks) = Gradients(wanted), share
+            for rows in chunks:
+                _, state = lane._forward(points[rows], wanted)
+                lane._backward(gradient[:, rows], state, found)
             return found
 
-        total, *others = lanes.run(gradients, self._shares(len(points)))
+        with self._shares(len(points)) as shares:
+            total, *others = lanes.run(gradients, shares)
         for other in others:
             total.merge(other)
         return total.operands
@@ -176,18 +178,24 @@ class ChunkedEngine(JetEngine):
         """How many threads may share the chunks of `count` points."""
         return 1
 
-    def _shares(self, count: int) -> list[list[slice]]:
-        """The chunks of each thread: neighbours, always the same for the same numbers of points and threads."""
+    @contextmanager
+    def _shares(self, count: int) -> Iterator[list[Share]]:
+        """Who runs which chunks: neighbours together, always the same for the same numbers of points and threads."""
         number = self._most_lanes(count)
         chunks = list(self._chunks(count, number))
         each = -(-len(chunks) // number)
-        return [chunks[i : i + each] for i in range(0, len(chunks), each)]
+        with ExitStack() as stack:
+            yield [(stack.enter_context(self._lane()), chunks[i : i + each]) for i in range(0, len(chunks), each)]
 
     def _chunks(self, count: int, multiple: int = 1) -> Iterator[slice]:
         """As few as `chunk` allows and a multiple of a number, and as equal as can be."""
         number = -(-count // (self.chunk * multiple)) * multiple
         size = -(-count // number)
         return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+Share = tuple[ChunkedEngine, list[slice]]
+"""What one thread does: an engine with memory of its own, and its chunks."""
 
 
 @dataclass
@@ -269,7 +277,7 @@ class ClosedFormEngine(ChunkedEngine):
 
     def _most_lanes(self, count: int) -> int:
         on_cpu = all(operand.device.type == "cpu" for operand in self.operands)
-        return max(1, min(lanes.available(), count // self._fewest)) if on_cpu else 1
+        return max(1, min(torch.get_num_threads(), lanes.MOST_LANES, count // self._fewest)) if on_cpu else 1
 
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
         self._memory.restart(len(points))  # the chunk before is done

@@ -21,31 +21,30 @@ Share = TypeVar("Share")
 Result = TypeVar("Result")
 
 MOST_LANES = 8
-"""Calls from Python take turns, a tenth of the time of a chunk; the other threads share the operations of a lane."""
+"""Calls from Python take turns, a tenth of the time of a chunk. Further threads share the operations of a lane."""
 
 
-def available() -> int:
-    """How many lanes this machine and this moment allow.
+def watched() -> bool:
+    """Whether something looks at the operations of the calling thread (a profiler, a dispatch mode).
 
-    One where something watches the operations of the calling thread (a profiler, a dispatch mode): it would miss those
-    of others.
+    It would miss those of other threads, and memory that torch does not allocate.
     """
-    if torch.autograd._profiler_enabled() or _get_current_dispatch_mode_stack() or _get_current_function_mode_stack():
-        return 1
-    return min(torch.get_num_threads(), MOST_LANES)
+    modes = _get_current_dispatch_mode_stack() or _get_current_function_mode_stack()
+    return bool(modes) or torch.autograd._profiler_enabled()
 
 
 def run(task: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """The task for each share, each on a thread of its own with as many of torch's threads, without a graph."""
-    if len(shares) == 1:
-        return [task(shares[0])]
+    """The task for each share, without a graph: each on a thread of its own with as many of torch's threads, or one
+    after the other where somebody is watching."""
+    if len(shares) == 1 or watched():
+        return [task(share) for share in shares]
     inference = torch.is_inference_mode_enabled()
 
     def quietly(share: Share) -> Result:
         with torch.inference_mode(inference), torch.no_grad():
             return task(share)
 
-    return list(_pool(len(shares), torch.get_num_threads() // len(shares)).map(quietly, shares))
+    return list(_pool(len(shares), max(torch.get_num_threads() // len(shares), 1)).map(quietly, shares))
 
 
 @lru_cache(maxsize=8)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from pinnfuse.jets.lanes import watched
 from pinnfuse.jets.values import DenseJet
 
 Shape = tuple[int, ...]
@@ -113,7 +114,11 @@ def _block() -> Tensor:
 
 @contextmanager
 def borrowed() -> Iterator[Workspace]:
-    """A workspace in an arena that is kept for the next call; a few arenas are kept, one for each thread at work."""
+    """A workspace in an arena that is kept for the next call, one for each thread at work; in torch's own memory where
+    somebody is watching what it allocates."""
+    if watched():
+        yield Workspace()
+        return
     arena = _spare.pop() if _spare else Arena()
     try:
         yield Workspace(arena)

@@ -11,6 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import pinnfuse.jets.engine
 from pinnfuse import FusedResidualLoss
 from pinnfuse.jets import lanes
+from pinnfuse.profiling.storage import PeakStorage
 from tests.test_residual import PDES, case, loss_and_gradients
 
 
@@ -41,7 +42,7 @@ def same(one, other, tolerance):
 def test_three_threads_give_the_numbers_of_one(name, three_threads, monkeypatch):
     several, again = everything(name), everything(name)
     assert all(torch.equal(several[k], again[k]) for k in several)  # the same bits every time
-    monkeypatch.setattr(lanes, "available", lambda: 1)
+    monkeypatch.setattr(lanes, "MOST_LANES", 1)
     assert same(several, everything(name), 1e-12)
 
 
@@ -56,7 +57,7 @@ def test_outputs_and_their_adjoint(three_threads, monkeypatch):
         return [r.detach(), *(p.grad.clone() for p in net.parameters())]
 
     several = run()
-    monkeypatch.setattr(lanes, "available", lambda: 1)
+    monkeypatch.setattr(lanes, "MOST_LANES", 1)
     for found, expected in zip(several, run(), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
 
@@ -91,13 +92,26 @@ def test_no_graph_is_made_and_inference_mode_is_kept(three_threads):
         FusedResidualLoss(PDES["burgers"], backend="torch").double().evaluate(net, points)
 
 
-def test_one_lane_where_operations_are_watched(three_threads):
-    assert lanes.available() == 3
-    with FlopCounterMode(display=False):
-        assert lanes.available() == 1
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as watched:
+def test_one_after_the_other_where_operations_are_watched(three_threads):
+    expected = everything()
+    with FlopCounterMode(display=False) as counter:
+        assert lanes.watched() and same(everything(), expected, 1e-12)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         everything()
-    assert any(event.key == "aten::tanh" for event in watched.key_averages())
+    assert not lanes.watched()
+    assert counter.get_total_flops() > 2 * 101 * 4 * 8 * 8
+    assert any(event.key == "aten::tanh" for event in profile.key_averages())
+
+
+def test_memory_of_all_threads_is_counted(three_threads, monkeypatch):
+    def peak():
+        with PeakStorage() as storage:
+            everything()
+        return storage.peak
+
+    several = peak()
+    monkeypatch.setattr(lanes, "MOST_LANES", 1)
+    assert several > 2 * peak()
 
 
 def test_two_callers_at_once(three_threads):
