@@ -5,7 +5,7 @@ import torch
 
 from pinnfuse import Grid
 from pinnfuse.debug import compare
-from pinnfuse.grid import custom, expression
+from pinnfuse.grid import custom
 
 
 def nine_points(h: float) -> dict:
@@ -24,7 +24,7 @@ def main(size: int = 512) -> bool:
     h = 1 / size
     periodic, walls = Grid("x y", h, boundary="periodic"), Grid("x y", h, boundary="neumann")
     u = torch.randn(size, size, device=device, requires_grad=True)
-    swish = expression("u / (1 + exp(-u))", periodic)
+    swish = custom("u / (1 + exp(-u))", periodic)
     print(f"pointwise: {compare(swish, torch.nn.functional.silu, u, derivative=0)}")
     operator = custom(nine_points(h), periodic, name="nine_points")
     report = compare(operator, lambda u: by_hand(u, h), u, h=h)

@@ -7,7 +7,6 @@ from pinnfuse.grid import spectral
 from pinnfuse.grid.boundary import Dirichlet, Neumann, OneSided, Periodic
 from pinnfuse.grid.custom import custom
 from pinnfuse.grid.dispatch import backends
-from pinnfuse.grid.expressions import expression
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.operators import biharmonic, curl, derivative, divergence, gradient, laplacian
 from pinnfuse.grid.residual import FusedGridResidualLoss
@@ -34,7 +33,6 @@ __all__ = [
     "derivative",
     "diffusion",
     "divergence",
-    "expression",
     "gradient",
     "laplacian",
     "sample",

@@ -1,76 +1,149 @@
-"""A user's own stencil as an operator: forward, adjoint and rows at walls, by the same kernels as the library's.
+r"""A user's own operator from a stencil or a text: forward, adjoint and rows at walls, by the library's kernels.
 
-    (L u)_i = sum_k w_k u_{i + o_k}
+A stencil is a linear operator like the library's,
+
+    (L u)_i = sum_k w_k u_{i + o_k}.
 
 Points outside walls are those of the polynomial through the `order + 1` numbers nearest the end, the wall's own among
-them, along each axis in turn. The adjoint is the transposed operator.
+them, along each axis in turn. The adjoint is the transposed operator. A text, pointwise or with derivatives, is the
+residual of an equation: its kernels are those of `FusedGridResidualLoss`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
+import torch
 from torch import Tensor
 
+from pinnfuse.grid import dispatch
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.linear import LinearOperator, Term
+from pinnfuse.grid.residual import FusedGridResidualLoss
 from pinnfuse.grid.stencils import AxisStencil, ghost_rows
+from pinnfuse.pde import PDE
 
-Stencil = Mapping[int | tuple[int, ...], float]
+Stencil = Mapping[int | tuple[int, ...], float] | Sequence[tuple[tuple[int, ...], float]]
+Entries = tuple[tuple[tuple[int, ...], float], ...]
+Numbers = Mapping[str, float | Tensor]
 
 
-class StencilOperator:
-    """`operator(u)`, `[..., *space]` to the same shape; made by `custom`."""
+class CustomOperator:
+    """`operator(u, v, ...)`, each `[..., *space]`, to the same shape; made by `custom`.
 
-    def __init__(self, operator: LinearOperator, grid: Grid, backend: str):
-        self._operator, self.grid, self.backend = operator, grid, backend
+    Parameters of a text may take other values in a call, numbers or scalar tensors, differentiable:
+    `operator(u, k=0.3)`.
+    """
 
-    def __call__(self, u: Tensor) -> Tensor:
-        self.grid.check(u, self._operator.name)
-        return self._operator(u, self.grid.axes, self.backend, (True, True))
+    def __init__(
+        self, name: str, fields: tuple[str, ...], grid: Grid, run: Callable[[Sequence[Tensor], Numbers], Tensor]
+    ):
+        self.name, self.fields, self.grid, self._run = name, fields, grid, run
+
+    def __call__(self, *tensors: Tensor, **parameters: float | Tensor) -> Tensor:
+        if len(tensors) != len(self.fields):
+            raise ValueError(f"{self.name}: takes one tensor for each of {', '.join(self.fields)}; got {len(tensors)}.")
+        for field, tensor in zip(self.fields, tensors, strict=True):
+            self.grid.check(tensor, self.name, field)
+        return self._run(tensors, parameters)
 
 
 def custom(
-    stencil: Stencil | Sequence[tuple[tuple[int, ...], float]],
+    what: Stencil | str,
     grid: Grid,
     *,
+    fields: str = "u",
     name: str = "custom",
     backend: str = "auto",
-) -> StencilOperator:
-    """An operator from offsets and weights.
+    **parameters: float,
+) -> CustomOperator:
+    """An operator from offsets and weights, or from a text.
+
+        h = grid.spacing[0]
+        sides, corners = ((1, 0), (-1, 0), (0, 1), (0, -1)), ((1, 1), (1, -1), (-1, 1), (-1, -1))
+        nine_points = {(0, 0): -20.0} | dict.fromkeys(sides, 4.0) | dict.fromkeys(corners, 1.0)
+        laplacian = custom({offset: weight / (6 * h**2) for offset, weight in nine_points.items()}, grid)
+        swish = custom("u / (1 + exp(-u))", grid)
+        transport = custom("k*(u_xx + u_yy) - u*u_x + sin(v)", grid, fields="u v", k=0.1)
+        rate = transport(u, v)
 
     Args:
-        stencil: `{offset: weight}`, offsets as tuples with one entry per axis (plain integers on one axis); weights
-            include the division by spacings.
-        grid: gives axes and boundaries.
+        what: `{offset: weight}`, offsets as tuples with one entry per axis (plain integers on one axis), weights with
+            the division by spacings; or a text of the fields, the axes' names, `u_x`, `u_xy`, `D(u**2, x)`, functions
+            and parameters, as in `PDE`.
+        grid: gives axes and boundaries, those of every field.
+        fields: of a text, in the order of the arguments.
         name: for error messages and `backends(name=...)`.
+        backend: "auto", "torch" or "triton". An explicit choice never falls back.
+        parameters: of a text, numbers.
 
-    Example: the nine-point Laplacian of a square grid of spacing h,
-
-        custom({(0, 0): -20 / (6 * h**2), **{o: 4 / (6 * h**2) for o in ((1, 0), (-1, 0), (0, 1), (0, -1))},
-                **{o: 1 / (6 * h**2) for o in ((1, 1), (1, -1), (-1, 1), (-1, -1))}}, grid)
+    Returns:
+        What to call with one `[..., *space]` per field. The backward of a stencil can be differentiated again; that of
+        a text only with backend="torch".
 
     Raises:
-        ValueError: no entries, or offsets that do not fit the axes.
+        ValueError: no entries, offsets that do not fit the axes, or a text that `PDE` does not understand.
     """
-    entries = stencil.items() if isinstance(stencil, Mapping) else stencil
+    dispatch.check_name(backend, name)
+    if isinstance(what, str):
+        return _of_text(what, grid, tuple(fields.replace(",", " ").split()), name, backend, parameters)
+    if parameters or fields != "u":
+        raise ValueError(
+            f"{name}: a stencil has neither `fields` nor parameters; got {[*parameters] or fields!r}. Write a text, "
+            "e.g. custom('k*u_xx', grid, k=0.1), or multiply its weights."
+        )
+    operator = _linear(_entries(what, grid, name), grid, name)
+    return CustomOperator(name, ("u",), grid, lambda u, _: operator(u[0], grid.axes, backend, (True, True)))
+
+
+def _of_text(
+    text: str, grid: Grid, fields: tuple[str, ...], name: str, backend: str, parameters: Mapping[str, float]
+) -> CustomOperator:
+    d = grid.dimension
+    constants = tuple(sorted(parameters.items()))
+    caller = f"{name} {text!r}" if name == "custom" else name
+    _residual(text, fields, grid, constants, backend)  # now, not in the first call, complains about the text
+
+    def run(tensors: Sequence[Tensor], given: Numbers) -> Tensor:
+        for key in given:
+            if key not in parameters:
+                raise ValueError(f"{caller}: unknown parameter {key!r}; it has {sorted(parameters) or 'none'}.")
+        residual = _residual(text, fields, grid, constants, dispatch.wanted(backend, name))
+        first, *others = torch.broadcast_tensors(*tensors)
+        whole = torch.stack((first, *others), dim=-d - 1) if others else first.unsqueeze(-d - 1)
+        flat = whole.reshape(-1, *whole.shape[-d - 1 :])
+        found = residual.to(whole.device).residuals(flat, parameters=dict(given))
+        return found.to(whole.dtype).reshape(first.shape)
+
+    return CustomOperator(caller, fields, grid, run)
+
+
+@lru_cache(maxsize=64)
+def _residual(
+    text: str, fields: tuple[str, ...], grid: Grid, parameters: tuple[tuple[str, float], ...], backend: str
+) -> FusedGridResidualLoss:
+    pde = PDE(fields, grid.axes, parameters=dict(parameters), equations={"value": text})
+    return FusedGridResidualLoss(pde, grid, backend=backend)
+
+
+def _entries(stencil: Stencil, grid: Grid, name: str) -> Entries:
     found: dict[tuple[int, ...], float] = {}
-    for offset, weight in entries:
+    for offset, weight in stencil.items() if isinstance(stencil, Mapping) else stencil:
         place = (offset,) if isinstance(offset, int) else tuple(offset)
         if len(place) != grid.dimension or not all(isinstance(o, int) for o in place):
             raise ValueError(
-                f"custom: offsets must be tuples of {grid.dimension} integers, one for each of {grid.axes}; got "
+                f"{name}: offsets must be tuples of {grid.dimension} integers, one for each of {grid.axes}; got "
                 f"{offset!r}."
             )
         found[place] = found.get(place, 0.0) + float(weight)
     if not found:
-        raise ValueError("custom: `stencil` must hold at least one entry {offset: weight}; got none.")
-    return StencilOperator(_operator(tuple(sorted(found.items())), grid, name), grid, backend)
+        raise ValueError(f"{name}: `what` must hold at least one entry {{offset: weight}}; got none.")
+    return tuple(sorted(found.items()))
 
 
 @lru_cache(maxsize=256)
-def _operator(entries: tuple[tuple[tuple[int, ...], float], ...], grid: Grid, name: str) -> LinearOperator:
+def _linear(entries: tuple[tuple[tuple[int, ...], float], ...], grid: Grid, name: str) -> LinearOperator:
     terms = []
     for offset, weight in entries:
         factors = tuple(

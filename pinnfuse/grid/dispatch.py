@@ -47,6 +47,12 @@ def backends(**choices: str) -> Iterator[None]:
         _wanted.reset(token)
 
 
+def wanted(backend: str, name: str) -> str:
+    """The backend of operator `name` in this context."""
+    chosen = _wanted.get()
+    return chosen.get(name, "auto") if chosen is not None and backend == "auto" else backend
+
+
 def check_name(backend: str, caller: str) -> None:
     if backend not in BACKENDS:
         raise ValueError(f"{caller}: unknown `backend`; got {backend!r}. {nearest(str(backend), BACKENDS)}")
@@ -98,9 +104,7 @@ def choose(backend: str, name: str, *tensors: Tensor, variant: Hashable = "") ->
     Raises:
         BackendUnavailable: "triton" was asked for and cannot run, with the reason.
     """
-    wanted = _wanted.get()
-    if wanted is not None and backend == "auto":
-        backend = wanted.get(name, "auto")
+    backend = wanted(backend, name)
     first = tensors[0]
     if first.is_cuda and all([t.dtype == first.dtype and t.device == first.device for t in tensors]):
         return _on_card(backend, name, first.dtype, first.device, variant)

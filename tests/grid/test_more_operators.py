@@ -1,4 +1,4 @@
-"""Own stencils, Fourier and time differences."""
+"""Fourier and time differences."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pinnfuse import Grid
-from pinnfuse.grid import Dirichlet, Neumann, custom, derivative, laplacian, spectral, time_difference
+from pinnfuse.grid import spectral, time_difference
 from pinnfuse.grid.time import SCHEMES
 
 
@@ -17,41 +17,6 @@ def torus() -> Grid:
 
 def mesh(grid: Grid, space: tuple[int, ...]) -> list[torch.Tensor]:
     return list(torch.meshgrid(*grid.coordinates(space, dtype=torch.float64).values(), indexing="ij"))
-
-
-@pytest.mark.parametrize("boundary", ["periodic", {"x": (Dirichlet(0.3), Neumann(-0.2)), "y": "one-sided"}], ids=str)
-def test_custom_repeats_the_library(boundary, interpreter, where):
-    """The five points of the Laplacian as a user's stencil: values, rows at walls, gradients, second derivatives."""
-    grid = Grid("x y", (0.5, 0.5), boundary=boundary, centring="cell")
-    own = {(0, 0): -16.0, (1, 0): 4.0, (-1, 0): 4.0, (0, 1): 4.0, (0, -1): 4.0}
-    u = torch.randn(2, 9, 14, dtype=torch.float64, device=where, requires_grad=True)
-    truth = laplacian(u, grid, backend="torch")
-    y = torch.randn_like(truth)
-    for backend in ("torch", "triton"):
-        found = custom(own, grid, backend=backend)(u)
-        torch.testing.assert_close(found, truth, rtol=1e-12, atol=1e-11)
-        pulled = [torch.autograd.grad(out, u, y, retain_graph=True)[0] for out in (found, truth)]
-        torch.testing.assert_close(*pulled, rtol=1e-12, atol=1e-11)
-
-
-def test_custom_cross_points(interpreter, where):
-    grid = Grid("x y", (0.5, 0.5), boundary={"x": Dirichlet(0.4), "y": Neumann(0.1)}, centring="cell")
-    corners = {(i, j): i * j / (4 * 0.25) for i in (-1, 1) for j in (-1, 1)}
-    u = torch.randn(7, 8, dtype=torch.float64, device=where, requires_grad=True)
-    out = [custom(corners, grid, backend=backend)(u) for backend in ("torch", "triton")]
-    torch.testing.assert_close(*out)
-    torch.testing.assert_close(out[0][1:-1, 1:-1], derivative(u, grid, "xy", backend="torch")[1:-1, 1:-1])
-    y = torch.randn_like(u)
-    torch.testing.assert_close(*(torch.autograd.grad(o, u, y)[0] for o in out))
-
-
-def test_custom_errors(torus):
-    with pytest.raises(ValueError, match="tuples of 2 integers"):
-        custom({1: 1.0}, torus)
-    with pytest.raises(ValueError, match="at least one entry"):
-        custom({}, torus)
-    line = Grid("x", 1.0, boundary="periodic")
-    assert custom({1: 1.0, 0: -1.0}, line)(torch.arange(4.0)).tolist() == [1.0, 1.0, 1.0, -3.0]
 
 
 def test_fourier_derivatives_are_exact(torus):
