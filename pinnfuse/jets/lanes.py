@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import lru_cache
 from typing import TypeVar
 
@@ -44,7 +44,12 @@ def run(task: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result
         with torch.inference_mode(inference), torch.no_grad():
             return task(share)
 
-    return list(_pool(len(shares), max(torch.get_num_threads() // len(shares), 1)).map(quietly, shares))
+    pool = _pool(len(shares), max(torch.get_num_threads() // len(shares), 1))
+    futures = [pool.submit(quietly, share) for share in shares]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        wait(futures)  # also after an error or Ctrl-C: their memory is lent to others next
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -74,12 +75,20 @@ def test_results_come_in_the_order_of_the_shares(three_threads):
     assert lanes.run(lambda share: share**2, [3, 1, 2]) == [9, 1, 4]
 
 
-def test_an_error_in_a_thread_is_raised(three_threads):
+def test_an_error_in_a_thread_is_raised_when_all_are_done(three_threads):
+    failed, done = threading.Event(), []
+
     def task(share):
-        raise ZeroDivisionError(share)
+        if share == 1:
+            failed.set()
+            raise ZeroDivisionError(share)
+        failed.wait()
+        time.sleep(0.05)
+        done.append(share)
 
     with pytest.raises(ZeroDivisionError):
         lanes.run(task, [1, 2])
+    assert done == [2]  # nobody is still at work
 
 
 def test_no_graph_is_made_and_inference_mode_is_kept(three_threads):
