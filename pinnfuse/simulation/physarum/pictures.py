@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pinnfuse.simulation.physarum.split import SplitPhysarum
 
 SUFFIXES = (".png", ".gif", ".apng", ".mp4")
+SLOWEST, FASTEST = 0.01, 1000.0
+"""Frames per second; GIF counts hundredths of a second in 16 bits."""
 
 
 def exposure(sim: Physarum | SplitPhysarum) -> float:
@@ -74,6 +76,7 @@ def write(path: str | Path, frames: Iterable[Image.Image], fps: float = 20.0) ->
         ValueError: another suffix, no frame, a folder that cannot be written, or MP4 without ffmpeg.
     """
     path = check(path)
+    check_fps(fps)
     with whole(path) as temporary:
         write_open(temporary, frames, fps)
     return path
@@ -87,6 +90,11 @@ def check(path: str | Path) -> Path:
     if path.suffix.lower() == ".mp4":
         ffmpeg()
     return path
+
+
+def check_fps(fps: float) -> None:
+    if not SLOWEST <= fps <= FASTEST:
+        raise ValueError(f"pictures: `fps` must lie in [{SLOWEST:g}, {FASTEST:g}]; got {fps!r}. Use 20.")
 
 
 def ffmpeg() -> str:
@@ -133,9 +141,14 @@ def _mp4(path: Path, frames: Iterator[Image.Image], fps: float) -> None:
     command += ["-r", str(fps), "-i", "-", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(path)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdin is not None and process.stderr is not None
-    with contextlib.suppress(BrokenPipeError):
-        _feed(process.stdin, chain([first], frames), (width, height))
-    message = process.stderr.read().decode(errors="replace").strip()
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            _feed(process.stdin, chain([first], frames), (width, height))
+        message = process.stderr.read().decode(errors="replace").strip()
+    except BaseException:  # an interrupted run: it must not write on after its file was removed
+        process.kill()
+        process.wait()
+        raise
     if process.wait() != 0:
         raise ValueError(f"pictures: ffmpeg failed: {message.splitlines()[-1] if message else 'no message'}")
 

@@ -53,6 +53,7 @@ class Physarum:
         obstacles: [H, W], nonzero where agents cannot go and the field is zero.
         seed: of all random numbers, in [0, 2^63).
         dtype: of the field: float32, float16 or bfloat16 (arithmetic stays in float32), or float64 (torch only).
+            float16 saturates at 65,504.
         device: where it lives.
         backend: "auto", "torch" or "triton", or {stage: one of them} with the stages "sense", "steer", "deposit",
             "diffuse".
@@ -288,8 +289,8 @@ class Physarum:
         """Write the state, or leave the old file: there is never half of one."""
         from pinnfuse.simulation.physarum.files import whole
 
-        with whole(path) as temporary:
-            torch.save(self.state_dict(), temporary)
+        with whole(path) as temporary, temporary.open("wb") as file:
+            torch.save(self.state_dict(), file)
 
     @classmethod
     def load(

@@ -108,6 +108,36 @@ def test_a_failing_ffmpeg_leaves_nothing(tmp_path, monkeypatch) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["ffmpeg"]
 
 
+def test_an_interrupted_ffmpeg_is_stopped(tmp_path, monkeypatch) -> None:
+    """It would write its file after that was removed."""
+    stand_in(tmp_path, monkeypatch)
+    started = []
+    popen = pictures.subprocess.Popen
+    monkeypatch.setattr(pictures.subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[0])
+
+    def interrupted():
+        yield frames(1)[0]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "a.mp4", interrupted())
+    assert started[0].returncode is not None and [p.name for p in tmp_path.iterdir()] == ["ffmpeg"]
+
+
+def test_a_film_and_its_last_picture(tmp_path, monkeypatch) -> None:
+    """A film of one kind is written as it is made; nothing is held for the picture."""
+    stand_in(tmp_path, monkeypatch)
+    sim = Physarum(**SMALL)
+    monkeypatch.setattr("pinnfuse.simulation.physarum.movie.MOST_MEMORY", 10.0)
+    film(sim, 4, [tmp_path / "a.mp4", tmp_path / "a.png"], every=1)
+    assert json.loads((tmp_path / "a.mp4").read_text())[1] == 4 * 30 * 20 * 3
+    with Image.open(tmp_path / "a.png") as image:
+        expected = picture(sim.field, exposure(sim))
+        assert np.array_equal(np.asarray(image.convert("RGB")), np.asarray(expected.convert("RGB")))
+    with pytest.raises(ValueError, match="4 frames would take"):
+        film(sim, 4, [tmp_path / "a.gif"], every=1)
+
+
 def test_mp4_without_ffmpeg_says_what_to_do(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(pictures.shutil, "which", lambda name: None)
     monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)
@@ -122,6 +152,9 @@ def test_mp4_without_ffmpeg_says_what_to_do(tmp_path, monkeypatch) -> None:
         ({"palettes": ["non"]}, "unknown 'non'"),
         ({"steps": 0}, "must be positive"),
         ({"every": 0}, "must be positive"),
+        ({"fps": 0.0}, "`fps` must lie in"),
+        ({"fps": float("nan")}, "`fps` must lie in"),
+        ({"fps": 1e-3}, "`fps` must lie in"),
     ],
 )
 def test_a_wrong_film_does_not_start(options, message, tmp_path) -> None:

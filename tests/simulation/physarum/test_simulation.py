@@ -10,7 +10,6 @@ from PIL import Image
 from pinnfuse import BackendUnavailable
 from pinnfuse.simulation import Physarum
 from pinnfuse.simulation.physarum import read_image, to_levels
-from pinnfuse.simulation.physarum.files import whole
 
 SMALL = {"shape": (20, 24), "agents": 200, "backend": "torch", "jitter": 10.0}
 
@@ -51,18 +50,6 @@ def test_a_resumed_run_gives_the_same_bits(maps, tmp_path) -> None:
     assert resumed.steps_done == 7
     assert same(resumed.run(8), straight)
     assert [p.name for p in tmp_path.iterdir()] == ["state.pt"]
-
-
-def test_a_failing_write_leaves_the_old_file(tmp_path) -> None:
-    path = tmp_path / "state.pt"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), whole(path) as temporary:
-        temporary.write_text("half")
-        raise RuntimeError
-    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["state.pt"]
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="cannot write"):
-        Physarum(**SMALL).save(tmp_path / "file" / "state.pt")
 
 
 def test_walls_and_obstacles_hold() -> None:

@@ -215,8 +215,8 @@ class SplitPhysarum:
 
         state = self.state_dict()
         if self.band.rank == 0:
-            with whole(path) as temporary:
-                torch.save(state, temporary)
+            with whole(path) as temporary, temporary.open("wb") as file:
+                torch.save(state, file)
         self._gather(self.local.colony.clock)  # a barrier
 
     def _rows(self, held: Tensor) -> Tensor:
