@@ -29,8 +29,8 @@ class GridBatch(NamedTuple):
 class GridDataModule(LightningDataModule):
     """Samples of a task, computed (and cached) or from files, as batches for `GridSurrogate`.
 
-    The k-th batch depends on (seed, rank, k) alone: each sample comes once per epoch, from a random start in time, and
-    a resumed run draws what it would have drawn.
+    The k-th batch depends on (seed, rank, k) alone: each sample comes once per epoch, from a random start in time (from
+    its first level if its solution is not to be seen), and a resumed run draws what it would have drawn.
 
     Args:
         task: what is learned.
@@ -148,7 +148,10 @@ class GridDataModule(LightningDataModule):
         unseen = known + self._shuffled(n - known, step * (batch - labelled), batch - labelled, rank, 1)
         rows = torch.cat([seen, unseen])
         generator = torch.Generator().manual_seed(self._seed(rank, 2, step))
-        return rows, torch.randint(self.task.starts(self.train.shapes), (len(rows),), generator=generator), labelled
+        starts = torch.randint(self.task.starts(self.train.shapes), (len(rows),), generator=generator)
+        if self.training.unlabelled_starts == "first":
+            starts[labelled:] = 0
+        return rows, starts, labelled
 
     def _shuffled(self, size: int, first: int, count: int, rank: int, pool: int) -> Tensor:
         """Places first .. first + count - 1 in a row of permutations of `size` numbers."""

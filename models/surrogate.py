@@ -26,10 +26,18 @@ class FineTuned(NamedTuple):
     physics: list[float]
 
 
+def _root(squares: Tensor) -> Tensor:
+    """With derivative 0 at 0."""
+    return squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
+
+
 class GridSurrogate(RecordedModule):
     """Trains a network on a task: `data_weight` times the relative L2 error plus `physics_weight` times the residual.
 
-    Logs `loss/total`, `loss/data`, `loss/<equation>` (mean squared residual over that of the trivial prediction),
+    Both are norms relative to that of knowing nothing, not squares of them: the force of neither fades as the network
+    gets better, so that one weight holds for the whole training.
+
+    Logs `loss/total`, `loss/data`, `loss/<equation>` (residual over that of the trivial prediction, root mean squares),
     `val/rel_l2/<field>` (mean over held-out samples) and `val/physics`. Values are those after the step they are logged
     at. Inputs are scaled by `calibrate`, which the first batch does if nobody has.
 
@@ -122,8 +130,8 @@ class GridSurrogate(RecordedModule):
     # -- losses --------------------------------------------------------------------------------------------------
 
     def physics_term(self, inputs: Tensor, prediction: Tensor) -> Tensor:
-        """Mean squared residual over that of the trivial prediction, mean over equations."""
-        return self.physics(*self.task.residual(inputs, prediction))
+        """Residual over that of the trivial prediction: root of the mean square over the batch and over equations."""
+        return _root(self.task.misfit(self.physics, self.task.residual(inputs, prediction)))
 
     def terms(self, batch: GridBatch) -> dict[str, Tensor]:
         """The terms that the training spec asks for, without their weights: "data", "physics"."""
@@ -196,10 +204,9 @@ class GridSurrogate(RecordedModule):
             if "data" in terms:
                 values["loss/data"] = terms["data"]
             if "physics" in terms:
-                arguments = self.task.residual(self._batch.inputs, self(self._batch.inputs))
-                each = self.physics.evaluate(*arguments).per_equation
-                for (name, value), scale in zip(each.items(), self.residual_scale, strict=True):
-                    values[f"loss/{name}"] = value / scale
+                given = self.task.residual(self._batch.inputs, self(self._batch.inputs))
+                shares = _root(self.task.squares(self.physics, given) / self.residual_scale)
+                values |= {f"loss/{name}": share for name, share in zip(self.task.pde.equations, shares, strict=True)}
         stacked = torch.stack(list(values.values()))
         if self.trainer.world_size > 1:
             stacked = self.trainer.strategy.reduce(stacked, reduce_op="mean")

@@ -50,7 +50,7 @@ def burgers(
         shape=(points,),
         options={"points": points, "nu": nu, "step": step, "levels": levels},
         model=ModelSpec("unet", {"width": 16, "depth": 4}),
-        training=SurrogateSpec(samples=256, held_out=64, batch=16, physics_weight=0.05, phases=one_adam(1500, 3e-3)),
+        training=SurrogateSpec(samples=256, held_out=64, batch=16, physics_weight=0.1, phases=one_adam(1500, 3e-3)),
         block=64,
         step=step,
         history=history,

@@ -68,7 +68,7 @@ def gray_scott(
             "patch_count": patch_count,
         },
         model=ModelSpec("unet", {"width": 16, "depth": 3}),
-        training=SurrogateSpec(samples=48, held_out=16, batch=4, physics_weight=0.05, phases=one_adam(1000, 3e-3)),
+        training=SurrogateSpec(samples=48, held_out=16, batch=4, physics_weight=0.1, phases=one_adam(1000, 3e-3)),
         step=step,
         history=history,
         ahead=ahead,

@@ -78,7 +78,7 @@ def navier_stokes(
         shape=(points, points),
         options={"points": points, "nu": nu, "step": step, "levels": levels, "strength": strength},
         model=ModelSpec("fno", {"modes": 10, "width": 16, "depth": 4}),
-        training=SurrogateSpec(samples=64, held_out=16, batch=8, physics_weight=0.05, phases=one_adam(1000, 5e-3)),
+        training=SurrogateSpec(samples=64, held_out=16, batch=8, physics_weight=1.0, phases=one_adam(1000, 5e-3)),
         position=True,
         step=step,
         history=history,

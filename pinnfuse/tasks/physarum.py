@@ -86,7 +86,7 @@ def physarum(
             "jitter": jitter,
         },
         model=ModelSpec("unet", {"width": 24, "depth": 3}),
-        training=SurrogateSpec(samples=48, held_out=8, batch=8, physics_weight=0.01, phases=one_adam(600)),
+        training=SurrogateSpec(samples=48, held_out=8, batch=8, physics_weight=0.02, phases=one_adam(600)),
         block=8,
         step=float(every),
         history=history,

@@ -8,6 +8,7 @@ from pinnfuse.errors import nearest
 from pinnfuse.optimizers import Decay, Phase
 
 LOSSES = ("both", "data", "physics")
+STARTS = ("first", "any")
 
 
 def one_adam(steps: int = 1000, lr: float = 2e-3) -> list[Phase]:
@@ -29,10 +30,12 @@ class SurrogateSpec:
     """"both" (data and physics), "data" or "physics" (solutions are then compared with, never trained on)"""
     labelled: float = 1.0
     """Share of the training samples whose solutions the data term may see; the physics term sees all inputs"""
+    unlabelled_starts: str = "first"
+    """Windows of samples without solutions begin at the "first" level, which no solver made, or at "any" """
     data_weight: float = 1.0
     """Of the data term, the mean over samples of the relative L2 error"""
     physics_weight: float = 0.1
-    """Of the physics term, the mean squared residual over that of the trivial prediction (no solution, no change)"""
+    """Of the physics term, the residual over that of knowing nothing (no solution, no change), root mean squares"""
     precision: str = "float32"
     """"float32" or "float64\""""
     phases: list[Phase] = field(default_factory=one_adam)
@@ -51,6 +54,10 @@ class SurrogateSpec:
             raise ValueError(f"SurrogateSpec: `precision` must be 'float32' or 'float64'; got {self.precision!r}.")
         if self.loss not in LOSSES:
             raise ValueError(f"SurrogateSpec: unknown `loss` {self.loss!r}. {nearest(str(self.loss), LOSSES)}")
+        if self.unlabelled_starts not in STARTS:
+            raise ValueError(
+                f"SurrogateSpec: `unlabelled_starts` must be 'first' or 'any'; got {self.unlabelled_starts!r}."
+            )
         for name, least in (("samples", 1), ("held_out", 1), ("batch", 1), ("fine_tune_steps", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"SurrogateSpec: `{name}` must be at least {least}; got {getattr(self, name)!r}.")

@@ -24,7 +24,6 @@ class Residual(NamedTuple):
     """Arguments of `FusedGridResidualLoss`."""
 
     fields: Tensor
-    point_weights: Tensor | None = None
     data: dict[str, Tensor] | None = None
 
 
@@ -148,6 +147,14 @@ class Task(ABC):
     def residual(self, inputs: Tensor, prediction: Tensor) -> Residual:
         """What `physics` is called with; differentiable."""
 
+    def squares(self, physics: FusedGridResidualLoss, given: Residual) -> Tensor:
+        """Mean squared residual of every equation, `[E]`; need not be differentiable."""
+        return torch.stack(list(physics.evaluate(given.fields, data=given.data).per_equation.values()))
+
+    def misfit(self, physics: FusedGridResidualLoss, given: Residual) -> Tensor:
+        """Sum of `squares` with the equation weights of `physics`, a scalar; differentiable."""
+        return physics(given.fields, data=given.data)
+
     @abstractmethod
     def output_scale(self, inputs: Tensor, residual: Tensor) -> Tensor:
         """`Scales.output` from inputs and the mean squared residuals of the trivial prediction."""
@@ -156,12 +163,8 @@ class Task(ABC):
     def scales(self, inputs: Tensor) -> Scales:
         """From inputs, a few dozen of which are enough."""
         channels = self.encode(inputs).double().transpose(0, 1).flatten(1)
-        arguments = self.residual(inputs, self.trivial(inputs))
-        r = self.physics("torch").to(inputs.device).residuals(arguments.fields, arguments.data).double().square()
-        if arguments.point_weights is not None:
-            r = r * arguments.point_weights
-        dims = [k for k in range(r.dim()) if k != r.dim() - 1 - len(self.shape)]
-        residual = r.mean(dims).clamp_min(1e-30)
+        given = self.residual(inputs, self.trivial(inputs))
+        residual = self.squares(self.physics("torch").to(inputs.device), given).double().clamp_min(1e-30)
         found = Scales(
             channels.mean(1), channels.std(1).clamp_min(1e-12), self.output_scale(inputs, residual), residual
         )
@@ -177,12 +180,16 @@ def relative_errors(task: Task, prediction: Tensor, target: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MapTask(Task):
-    """One field in, the solution out: `inputs` `[B, 1, *space]`, targets `[B, fields, *space]`.
+    r"""One field in, the solution out: `inputs` `[B, 1, *space]`, targets `[B, fields, *space]`.
+
+    The residual r of an elliptic equation of order two weighs an error by the square of its wavenumber. So not r is
+    squared and averaged but its `potential` $\Delta^{-1} r$, which has the size of the error at every wavenumber.
 
     Attributes:
         given: name of the input field, a field of the PDE, too.
         sample: generator -> one input `[*space]`, float64.
         solve: inputs `[B, *space]` -> solutions `[B, *space]`.
+        potential: residuals `[..., *space]` -> fields whose Laplacian they are, zero on the walls; differentiable.
         surround: field `[B, 1, *space]`, whether it is the given one -> the field on a wider grid, walls included.
         wide: that grid.
         size: typical size of the solution times typical size of the input.
@@ -191,6 +198,7 @@ class MapTask(Task):
     given: str
     sample: Callable[[torch.Generator], Tensor]
     solve: Callable[[Tensor], Tensor]
+    potential: Callable[[Tensor], Tensor]
     surround: Callable[[Tensor, bool], Tensor]
     wide: Grid
     size: float
@@ -230,9 +238,15 @@ class MapTask(Task):
 
     def residual(self, inputs: Tensor, prediction: Tensor) -> Residual:
         fields = torch.cat([self.surround(prediction, False), self.surround(inputs, True)], dim=1)
-        inside = torch.zeros(fields.shape[2:], dtype=fields.dtype, device=fields.device)
-        inside[(slice(1, -1),) * len(self.shape)] = inside.numel() / prediction[0, 0].numel()
-        return Residual(fields, inside)  # a mean over the points inside
+        return Residual(fields)
+
+    def squares(self, physics: FusedGridResidualLoss, given: Residual) -> Tensor:
+        inside: Any = (..., *(slice(1, -1),) * len(self.shape))
+        r = self.potential(physics.residuals(given.fields, given.data)[inside])
+        return r.square().transpose(0, 1).flatten(1).mean(1)
+
+    def misfit(self, physics: FusedGridResidualLoss, given: Residual) -> Tensor:
+        return (self.squares(physics, given) * physics.equation_weights).sum()
 
     def output_scale(self, inputs: Tensor, residual: Tensor) -> Tensor:
         return (self.size / inputs.double().mean()).reshape(1)
@@ -313,7 +327,7 @@ class WindowTask(Task):
     def residual(self, inputs: Tensor, prediction: Tensor) -> Residual:
         levels = torch.cat([inputs[:, -1:], prediction], dim=1)
         columns = None if self.columns is None else self.columns(0.5 * (levels[:, 1:] + levels[:, :-1]))
-        return Residual(levels, None, columns)
+        return Residual(levels, columns)
 
     def output_scale(self, inputs: Tensor, residual: Tensor) -> Tensor:
         steps = self.step * torch.arange(1, self.ahead + 1, dtype=residual.dtype, device=residual.device)

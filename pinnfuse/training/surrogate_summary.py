@@ -31,7 +31,7 @@ class SurrogateSummary:
     rollout_rel_l2: dict[str, float | None]
     """per field: the same at the last level of a rollout from the first levels; empty for a map"""
     physics: float | None
-    """mean squared residual of these predictions over that of the trivial one"""
+    """residual of these predictions over that of the trivial one, root mean squares"""
     data_physics: float | None
     """the same of the solver's (or the file's) solutions: what no prediction need be below"""
     samples: int

@@ -89,6 +89,15 @@ def test_only_labelled_samples_meet_the_data_term(make, labelled, loss, expected
     assert seen == set(range(8))
 
 
+def test_only_the_first_levels_of_unlabelled_samples_are_seen(make):
+    """Later ones are solutions."""
+    for data, first in ((make(labelled=0.25), True), (make(labelled=0.25, unlabelled_starts="any"), False)):
+        drawn = [data.drawn(step) for step in range(8)]
+        unseen = torch.cat([starts[count:] for _, starts, count in drawn])
+        assert bool((unseen == 0).all()) is first
+        assert bool((torch.cat([starts[:count] for _, starts, count in drawn]) > 0).any())
+
+
 def test_held_out_windows_do_not_overlap(make):
     batches = list(make().val_dataloader())
     targets = sorted(t for b in batches for _, t in numbers(b))

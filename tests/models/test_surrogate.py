@@ -65,7 +65,7 @@ def test_physics_alone_lowers_residual_and_error(burgers):
         start = float(before.physics_term(batch.inputs, before(batch.inputs)))
         wrong = float(relative_errors(burgers, before(batch.inputs), batch.targets).mean())
     module, data = fitted(burgers, spec, width=8, depth=2)
-    assert module.last_physics < 0.2 * start and module.last_physics < 0.5
+    assert module.last_physics < 0.45 * start and module.last_physics < 0.7
     assert module.rel_l2["u"] < 0.5 * wrong
     assert set(module.terms(batch)) == {"physics"}
 
@@ -76,7 +76,8 @@ def test_the_physics_term_is_one_for_the_trivial_prediction(burgers):
         module = GridSurrogate(task, training=SurrogateSpec(precision="float64"))
         module.calibrate(batch.inputs)
         assert float(module.physics_term(batch.inputs, task.trivial(batch.inputs))) == pytest.approx(1.0, rel=1e-6)
-        assert float(module.physics_term(batch.inputs, batch.targets)) < 0.2
+        assert float(module.physics_term(batch.inputs, batch.targets)) < 0.45
+        assert float(module.physics_term(batch.inputs, 1.5 * batch.targets - 0.5 * task.trivial(batch.inputs))) > 0.3
 
 
 def test_a_network_that_says_nothing_predicts_no_change(burgers):
@@ -101,6 +102,16 @@ def test_only_labelled_targets_reach_the_gradient(burgers):
     other, seen = batch.targets.clone(), batch.targets.clone()
     other[2:], seen[:2] = math.nan, 0.0
     assert torch.equal(first, gradient(other)) and not torch.equal(first, gradient(seen))
+
+
+def test_no_residual_has_no_gradient(burgers):
+    """The root of 0 has no derivative; the term has: 0."""
+    module = GridSurrogate(burgers, training=SurrogateSpec(precision="float64"))
+    flat = torch.ones(2, 1, 1, 16, dtype=torch.float64)
+    prediction = torch.ones(2, 1, 1, 16, dtype=torch.float64, requires_grad=True)
+    prediction_ahead = prediction.expand(2, burgers.ahead, 1, 16)
+    module.physics_term(flat, prediction_ahead).backward()
+    assert torch.equal(prediction.grad, torch.zeros_like(prediction))
 
 
 def test_weights_add_up(burgers):
@@ -135,7 +146,7 @@ def test_fine_tuning_lowers_one_instances_residual_and_leaves_the_network(burger
     before = [p.clone() for p in module.parameters()]
     start = module(batch.inputs).detach()
     tuned = module.fine_tune(batch.inputs, 100, 3e-3)
-    assert tuned.physics[-1] < 0.2 * tuned.physics[0] and len(tuned.physics) == 101
+    assert tuned.physics[-1] < 0.45 * tuned.physics[0] and len(tuned.physics) == 101
     errors = [float(relative_errors(burgers, p, batch.targets)) for p in (start, tuned.prediction)]
     assert errors[1] < 0.5 * errors[0]
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
@@ -151,7 +162,7 @@ def test_measures(burgers):
     assert found.times == pytest.approx([0.02 * k for k in range(1, 7)])
     first = relative_errors(burgers, found.prediction[:, :1], found.reference[:, :1]).mean()
     assert float(found.errors[0, 0]) == pytest.approx(float(first), rel=1e-5)
-    assert data_physics(module, data) < 0.2
+    assert data_physics(module, data) < 0.45
     before = [p.clone() for p in module.parameters()]
     times = costs(module, next(iter(data.val_dataloader())), repeats=1)
     assert set(times) == {"step_ms", "data_step_ms", "physics_ms"} and all(t > 0 for t in times.values())

@@ -27,8 +27,7 @@ def residual_share(task, inputs, prediction) -> float:
     """Root of the residual over that of the trivial prediction."""
 
     def norm(p):
-        given = task.residual(inputs, p)
-        return float(task.physics()(given.fields, given.point_weights, given.data).sqrt())
+        return float(task.misfit(task.physics(), task.residual(inputs, p)).sqrt())
 
     return norm(prediction) / norm(task.trivial(inputs))
 
@@ -111,13 +110,38 @@ def test_the_residual_is_differentiable_through_the_velocity():
     loss = task.physics()
 
     def value(p):
-        return loss(*task.residual(inputs, p))
+        return task.misfit(loss, task.residual(inputs, p))
 
     assert torch.autograd.gradcheck(value, (prediction,), fast_mode=True)
     data = {k: v.detach() for k, v in task.residual(inputs, prediction).data.items()}
     (whole,) = torch.autograd.grad(value(prediction), prediction)
     (frozen,) = torch.autograd.grad(loss(torch.cat([inputs, prediction], 1), None, data), prediction)
     assert float((whole - frozen).norm()) > 1e-3 * float(whole.norm())  # the velocity's share is there
+
+
+@pytest.mark.parametrize("centring", ["node", "cell"])
+def test_darcys_misfit_is_the_size_of_the_error_at_every_wavenumber(centring):
+    """Errors of one material: exactly; a residual that were squared itself would weigh the fine wave 200 times more."""
+    task = tasks.get("darcy", points=16, centring=centring, high=1.0, low=1.0)
+    inputs = torch.ones(1, 1, 16, 16, dtype=torch.float64)
+    x, y = task.grid.coordinates((16, 16), dtype=torch.float64).values()
+    exact = task.solve(inputs[:, 0])[None]
+    sizes = []
+    for k in (1, 10):
+        error = torch.sin(k * torch.pi * x)[:, None] * torch.sin(k * torch.pi * y)
+        sizes.append(residual_share(task, inputs, exact + 0.01 * error / error.square().mean().sqrt()))
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.05 if centring == "cell" else 1e-6)
+    assert sizes[0] == pytest.approx(0.01 / float(exact.square().mean().sqrt()), rel=0.02)
+
+
+def test_darcys_misfit_is_differentiable():
+    task = tasks.get("darcy", points=8)
+    inputs = task.generate(0, 16, 0, dtype=torch.float64)["k"][:2, None]
+    prediction = torch.randn(2, 1, 8, 8, dtype=torch.float64, requires_grad=True)
+    physics = task.physics()
+    assert torch.autograd.gradcheck(
+        lambda p: task.misfit(physics, task.residual(inputs, p)), prediction, fast_mode=True
+    )
 
 
 def test_scales_bring_numbers_to_size_one(made):
@@ -170,6 +194,7 @@ def test_options_that_make_no_sense_are_refused(name, options, message):
         ({"precision": "half"}, "precision"),
         ({"batch": 0}, "`batch` must be at least 1"),
         ({"physics_weight": -1.0}, "physics_weight"),
+        ({"unlabelled_starts": "last"}, "must be 'first' or 'any'"),
     ],
 )
 def test_specs_that_make_no_sense_are_refused(options, message):

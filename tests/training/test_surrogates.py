@@ -83,7 +83,7 @@ def test_every_command_leaves_a_complete_folder(pde, tmp_path, capsys):
     assert (summary["samples"], summary["held_out"], summary["labelled"]) == (16, 4, 16)
     assert summary["step_ms"] > 0 and summary["physics_ms"] > 0 and summary["data_step_ms"] > 0
     assert summary["physics_cost"] == pytest.approx(summary["step_ms"] / summary["data_step_ms"])
-    assert summary["data_physics"] < 0.3 and summary["fine_tuning"]["steps"] == 3
+    assert summary["data_physics"] < 0.55 and summary["fine_tuning"]["steps"] == 3
     fields = ["u", "v"] if pde == "gray_scott" else ["w"] if pde == "navier_stokes" else ["u"]
     assert list(summary["rel_l2"]) == fields and all(e > 0 for e in summary["rel_l2"].values())
     if pde != "gray_scott":
@@ -125,7 +125,7 @@ def test_physics_only_and_few_solutions(start):
     few = go(start("few", "--training.labelled", "0.25"))
     assert json.loads((few.folder / "summary.json").read_text())["labelled"] == 4
     row = rows(few)[12]
-    assert row["loss/total"] == pytest.approx(row["loss/data"] + 0.05 * row["loss/burgers"], rel=1e-5)
+    assert row["loss/total"] == pytest.approx(row["loss/data"] + 0.1 * row["loss/burgers"], rel=1e-5)
 
 
 def test_ones_own_file(start, tmp_path, capsys):
