@@ -57,6 +57,8 @@ def diffuse_and_decay_kernel(
             flat = row.to(tl.int64) * width
             if OBSTACLES:
                 value = tl.where(tl.load(obstacle_ptr + flat + x, mask=stored, other=0) != 0, 0.0, value)
+            if new_ptr.dtype.element_ty == tl.float16:
+                value = tl.minimum(tl.maximum(value, -65504.0), 65504.0)  # infinity would spread as NaN
             tl.store(new_ptr + base + flat + x, value.to(new_ptr.dtype.element_ty), mask=stored)
             tl.store(cleared_ptr + base + flat + x, tl.zeros_like(x).to(cleared_ptr.dtype.element_ty), mask=stored)
         upper, middle, own = middle, line, b

@@ -61,6 +61,17 @@ def test_a_step_has_the_same_bits(case, where) -> None:
         assert_same(reference, ours)
 
 
+def test_half_precision_saturates(where) -> None:
+    """Infinities would become NaN in the next mean."""
+    options = {"dtype": torch.float16, "deposit": 3e4, "field": None, "positions": torch.full((40, 2), 2.5)}
+    reference, ours = pair((5, 8), 40, where, **options)
+    for sim in (reference, ours):
+        sim.step()
+        sim.step()
+    assert_same(reference, ours)
+    assert float(ours.field.max()) == 65504.0 and bool(torch.isfinite(ours.field).all())
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_any_stage_may_be_the_other_backend(stage, where) -> None:
     reference, ours = pair((12, 16), 60, where, ours=dict.fromkeys(STAGES, "torch") | {stage: "triton"})

@@ -13,6 +13,9 @@ from pinnfuse.simulation.physarum.colony import Colony
 from pinnfuse.simulation.physarum.fixed import CELL, MOTION, TURN, along, below, cosine, philox, sine, wrap
 from pinnfuse.simulation.physarum.parameters import INTEGERS, REALS
 
+HALF = 65504.0
+"""Largest float16: a field of that type saturates."""
+
 
 def sense(c: Colony) -> Tensor:
     """What each agent reads to its left, ahead and to its right, [3, A]: sum over species of attraction x field."""
@@ -75,6 +78,8 @@ def diffuse_and_decay(c: Colony) -> None:
     f = _real(c, "keep")[:, None, None] * (f + _real(c, "diffusion")[:, None, None] * (mean - f))
     if c.obstacles is not None:
         f = torch.where(c.obstacles != 0, 0.0, f)
+    if c.fields[0].dtype == torch.float16:
+        f = f.clamp(-HALF, HALF)
     c.fields[1 - c.now].copy_(f)
     c.trails[1 - c.now].zero_()
     c.clock[:1] += 1
