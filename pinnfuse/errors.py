@@ -19,6 +19,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     "Did you mean 'burgers'? Known: 'burgers', 'heat'."
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Known: {', '.join(map(repr, names)) or 'none'}."
+    return f"{did_you_mean(name, names)}Known: {', '.join(map(repr, names)) or 'none'}."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The closest known name as a question and a space; "" if none is close. For what has too many names to list."""
+    folded = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), folded, n=1)
+    return f"Did you mean {folded[close[0]]!r}? " if close else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pinnfuse.figures.style import ACCENT, CYCLE, MUTED, new_figure, style
 
@@ -67,6 +67,9 @@ def _dots(ax: Any, values: dict[tuple[str, str], float], cases: list[str], names
             ax.annotate(text, (value, place), va="center", fontsize=6.5, **where)
     ax.hlines([k + 0.5 for k in range(len(cases) - 1)], 0, 1, transform=ax.get_yaxis_transform(), color=_RULE, lw=0.6)
     ax.set_xscale("log")
+    # between two powers of ten, too, where the axis may have none of them
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if highest < 300 * lowest else (1,), numticks=99))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlim(lowest / 3, highest * (highest / lowest) ** 0.2 * 1.6)
     ax.set_yticks(range(len(cases)), cases)

@@ -35,7 +35,7 @@ def _numbers(row: dict[str, Any]) -> list[str]:
         f"{ms['median']:.3g} ({ms['q20']:.3g}..{ms['q80']:.3g})",
         f"{row['graph_ms']['median']:.3g}" if "graph_ms" in row else "",
         f"{row['times_ours']:.2f}" if "times_ours" in row else "",
-        f"{row['memory_mb']:,.0f}" if "memory_mb" in row else "",
+        f"{row['memory_mb']:,.{0 if row['memory_mb'] >= 10 else 2}f}" if "memory_mb" in row else "",
         f"{row['memory_times_ours']:.1f}" if "memory_times_ours" in row else "",
         f"{row['tflop_per_s']:.2g}",
         f"{row['error']:.0e}",

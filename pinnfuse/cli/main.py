@@ -63,6 +63,7 @@ def _parser() -> ArgumentParser:
     verify.add_argument(
         "--part", choices=["all", "networks", "grid", "physarum"], default="all", help="what to compare"
     )
+    verify.add_argument("--full", action="store_true", help="a line for every comparison")
     verify.add_argument("--json", action="store_true", help="the rows for programs")
     commands.add_subcommand("verify", verify, help="every PDE, network, operator and backend against float64")
 
@@ -113,7 +114,7 @@ def _doctor(options: Namespace) -> int:
 
 
 def _verify(options: Namespace) -> int:
-    from pinnfuse.verification import OperatorRow, Row, run, run_operators, run_physarum, show, show_operators, summary
+    from pinnfuse.verification import OperatorRow, Row, run, run_operators, run_physarum, show, summary
 
     device = _device(options.device)
     console = _console(stderr=options.json)
@@ -125,13 +126,9 @@ def _verify(options: Namespace) -> int:
     both: list[Row | OperatorRow] = [*rows, *fields]
     if options.json:
         Console(soft_wrap=True).print_json(data=[row.as_dict() for row in both])
+        console.print(summary(both), highlight=False)
     else:
-        if rows:
-            show(rows, console)
-        if fields:
-            show_operators(fields, console)
-    if rows:
-        console.print(summary(rows), highlight=False)
+        show(both, console, options.full)
     return 1 if any(row.status == "failed" for row in both) else 0
 
 

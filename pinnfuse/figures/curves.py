@@ -52,11 +52,13 @@ def _words(name: str) -> str:
 
 
 def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
-    low, high = ax.get_xlim()
-    row, end = 0, low
+    ends = [float(np.max(x)) for line in ax.lines if (x := np.asarray(line.get_xdata())).size]
+    last = max([1.0, *ends, *(step for step, _ in phases)])
+    ax.set_xlim(-0.01 * last, 1.01 * last)  # from step 0, also where the first row comes late
+    row, end = 0, 0.0
     for step, name in phases:
         row = row + 1 if step < end else 0  # above a name that would reach under this one
-        end = step + 0.02 * (high - low) * (len(name) + 1)
+        end = step + 0.02 * last * (len(name) + 1)
         if step > 0:
             ax.axvline(step, color=MUTED, linewidth=0.8, linestyle=":")
         ax.annotate(
@@ -69,8 +71,6 @@ def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
             fontsize=8,
         )
     ax.set(xlabel="step", ylabel=label)
-    last = max((float(np.max(x)) for line in ax.lines if (x := np.asarray(line.get_xdata())).size), default=1.0)
-    ax.set_xlim(-0.01 * last, 1.01 * max(last, 1.0))  # from step 0, also where the first row comes late
     ax.grid(axis="y", color="#e3e6ea", linewidth=0.6)
     ax.spines[["top", "right"]].set_visible(False)
     if ax.lines and ax.get_legend_handles_labels()[0]:

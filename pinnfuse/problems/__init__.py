@@ -2,7 +2,7 @@
 
 from pinnfuse.problems.condition import Condition, dirichlet, initial, neumann, observations, periodic, robin
 from pinnfuse.problems.problem import Problem
-from pinnfuse.problems.registry import available, get, options
+from pinnfuse.problems.registry import available, get, options, unknown
 from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "periodic",
     "quasi_newton",
     "robin",
+    "unknown",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pinnfuse.errors import nearest
@@ -50,11 +50,17 @@ def get(pde_name: str, problem: str | None = None, **given: Any) -> Problem:
     return made(_maker(pde_name, problem), given)
 
 
+def unknown(pde_name: str, others: Iterable[str] = ()) -> str:
+    """What to say of a PDE that is not there: whose problem it is, or the nearest name; `others` are known, too."""
+    owner = next((pde for pde, names in _PROBLEMS.items() if pde_name in names), None)
+    if owner:
+        return f"unknown PDE {pde_name!r}. {pde_name!r} is a problem of {owner!r}: give both names."
+    return f"unknown PDE {pde_name!r}. {nearest(pde_name, {*_PROBLEMS, *others})}"
+
+
 def _maker(pde_name: str, problem: str | None) -> Callable[..., Problem]:
     if pde_name not in _PROBLEMS:
-        owner = next((pde for pde, names in _PROBLEMS.items() if pde_name in names), None)
-        hint = f" {pde_name!r} is a problem of {owner!r}." if owner else ""
-        raise ValueError(f"unknown PDE {pde_name!r}.{hint} {nearest(pde_name, _PROBLEMS)}")
+        raise ValueError(unknown(pde_name))
     names = _PROBLEMS[pde_name]
     chosen = names[0] if problem is None else problem
     if chosen not in names:

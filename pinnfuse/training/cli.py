@@ -7,10 +7,9 @@ type and default from the problem and the network that were chosen.
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -20,7 +19,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_s
 
 from pinnfuse import models, problems, tasks
 from pinnfuse.backends import BACKENDS
-from pinnfuse.errors import nearest
+from pinnfuse.errors import did_you_mean, nearest
 from pinnfuse.training.config import Plain, RunConfig
 from pinnfuse.training.files import write_whole
 from pinnfuse.training.surrogate_config import SurrogateConfig
@@ -45,22 +44,19 @@ def parse(arguments: Sequence[str]) -> RunConfig:
         config = parser.parse_args(arguments)
     except ArgumentError as error:
         message = str(error)
-        known = [option[2:] for action in parser._actions for option in action.option_strings]
-        unknown = re.match(r"unrecognized arguments: --(\S+?)(=|\s|$)", message, re.IGNORECASE)
+        known = [option for action in parser._actions for option in action.option_strings]
+        unknown = re.match(r"unrecognized arguments: (--\S+?)(=|\s|$)", message, re.IGNORECASE)
         stray = re.search(r"(?:^O|does not accept o)ption '([\w.]+)'", message)
         if unknown:
-            message = f"there is no option --{unknown[1]}. {_close(unknown[1], known, '--')}--help shows all."
+            message = f"there is no option {unknown[1]}. {did_you_mean(unknown[1], known)}--help shows all."
         elif stray:
             names = vars(parser.get_defaults(skip_validation=True).as_flat())
             fields = {part for name in names for part in name.split(".")}
-            message = f"there is no option {stray[1]!r}. {_close(stray[1].split('.')[-1], fields)}--help shows all."
+            message = (
+                f"there is no option {stray[1]!r}. {did_you_mean(stray[1].split('.')[-1], fields)}--help shows all."
+            )
         raise ValueError(message) from error
     return _typed(config)
-
-
-def _close(name: str, known: Iterable[str], dashes: str = "") -> str:
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"Did you mean {dashes}{close[0]}? " if close else ""
 
 
 def load(path: Path) -> RunConfig:
@@ -97,6 +93,8 @@ def make_parser(
         return parser
     if pde in tasks.available() and pde not in problems.available():
         raise ValueError(f"--model: {pde!r} has a task for surrogates, {list(models.OPERATORS)}; got {model!r}.")
+    if pde not in problems.available():
+        raise ValueError(f"--pde: {problems.unknown(pde, tasks.available())}")
     case = problems.get(pde, problem, **(options or {}))
     description = "Train a physics-informed network on a problem with a reference solution."
     parser = _parser(RunConfig, case, problems.options(pde, problem), model, description)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 
 from rich.console import Group
 from rich.table import Table
@@ -14,13 +15,12 @@ from pinnfuse import models, optimizers, problems, tasks
 def listing() -> Group:
     """Tables of PDEs with their problems, networks, tasks of surrogates with their networks, and optimisers."""
     table = Table(title="PDEs and problems", title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("--pde", "--problem", "what it is", "--options.*"):
+    for column in ("--pde", "--problem", f"what it is {_options(['--options.*'])}"):
         table.add_column(column)
     for pde, names in problems.available().items():
         for k, name in enumerate(names):
             title = problems.get(pde, name).title
-            options = ", ".join(problems.options(pde, name))
-            table.add_row(f"[cyan]{pde}" if k == 0 else "", name, title, f"[dim]{options}")
+            table.add_row(f"[cyan]{pde}" if k == 0 else "", name, f"{title} {_options(problems.options(pde, name))}")
     return Group(
         table,
         "",
@@ -36,12 +36,17 @@ def listing() -> Group:
 
 def _tasks() -> Table:
     table = Table(title="surrogates", title_justify="left", box=None, header_style="bold", padding=(0, 2, 0, 0))
-    for column in ("--pde", "--model", "what it learns", "--options.*"):
+    for column in ("--pde", "--model", f"what it learns {_options(['--options.*'])}"):
         table.add_column(column)
     for name in tasks.available():
         task = tasks.get(name)
-        table.add_row(f"[cyan]{name}", task.model.name, task.title, f"[dim]{', '.join(tasks.options(name))}")
+        table.add_row(f"[cyan]{name}", task.model.name, f"{task.title} {_options(tasks.options(name))}")
     return table
+
+
+def _options(names: Iterable[str]) -> str:
+    """In the column of the text: a column of their own would leave neither enough room on 80 characters."""
+    return f"[dim]({', '.join(names)})[/]"
 
 
 def _named(title: str, option: str, entries: dict[str, str]) -> Table:

@@ -1,7 +1,7 @@
 """Every PDE, network, operator on grids and backend against float64 on this machine; behind `pinnfuse verify`."""
 
 from pinnfuse.verification.compare import Comparison, allowed, relative
-from pinnfuse.verification.operators import OperatorRow, run_operators, show_operators
+from pinnfuse.verification.operators import OperatorRow, run_operators
 from pinnfuse.verification.physarum import run_physarum
 from pinnfuse.verification.runner import Row, run
 from pinnfuse.verification.table import show, summary
@@ -16,6 +16,5 @@ __all__ = [
     "run_operators",
     "run_physarum",
     "show",
-    "show_operators",
     "summary",
 ]

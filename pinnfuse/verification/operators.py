@@ -6,14 +6,11 @@ of the dtype, relative to the largest magnitude; half precision rounds its resul
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from pinnfuse.errors import BackendUnavailable
@@ -40,6 +37,19 @@ class OperatorRow:
     error: float | None = None
     bound: float | None = None
     note: str = ""
+
+    @property
+    def path(self) -> str:
+        return self.backend
+
+    @property
+    def case(self) -> str:
+        return f"{self.operator}, {self.grid}"
+
+    @property
+    def group(self) -> str:
+        """First word of the operator."""
+        return self.operator.replace(",", " ").split()[0]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -148,21 +158,3 @@ def allowed(name: str, dtype: torch.dtype) -> float:
     roundings = 9 if name == HEAT else 1
     sums = ROUNDINGS * torch.finfo(torch.float32 if half else dtype).eps * (100.0 if "weno5" in name else 1.0)
     return sums + (roundings * torch.finfo(dtype).eps if half else 0.0)
-
-
-def show_operators(rows: Sequence[OperatorRow], console: Console) -> None:
-    """Per operator, grid and backend, error / bound in every precision; then what was skipped."""
-    table = Table("operator", "grid", "backend", *DTYPES)
-    cells: dict[tuple[str, str, str], dict[str, str]] = {}
-    for row in rows:
-        if row.error is not None and row.bound is not None:
-            style = "[red]" if row.status == "failed" else ""
-            text = f"{style}{row.error:.0e} / {row.bound:.0e}" + ("[/]" if style else "")
-            cells.setdefault((row.operator, row.grid, row.backend), {})[row.dtype] = text
-    for key, found in cells.items():
-        table.add_row(*key, *(found.get(dtype, "") for dtype in DTYPES))
-    console.print(table)
-    for note in dict.fromkeys(f"{row.backend}: {row.note}" for row in rows if row.status == "skipped"):
-        console.print(f"skipped, {note}", highlight=False, style="yellow", soft_wrap=True)
-    counts = Counter(row.status for row in rows)
-    console.print(f"operators on grids: {counts['ok']} ok, {counts['failed']} failed, {counts['skipped']} skipped")

@@ -31,6 +31,15 @@ class Row:
     bound: float | None = None
     note: str = ""
 
+    @property
+    def case(self) -> str:
+        return f"{self.pde}, {self.network}"
+
+    @property
+    def group(self) -> str:
+        """Problems, or what all networks and activations are tried on."""
+        return {"all features": "networks", "fourth order": "fourth derivatives"}.get(self.pde, "problems")
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 

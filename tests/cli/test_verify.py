@@ -33,7 +33,9 @@ def test_a_sound_library_passes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     only(monkeypatch, ("all features", "tanh"), ("burgers", "mlp, hard constraints"))
     assert main(["verify", "--quick", "--device", "cpu"]) == 0
     text = capsys.readouterr().out
-    assert "0 failed" in text and "hard constraints" in text
+    assert "0 failed" in text and "problems" in text and "--full" in text
+    assert main(["verify", "--quick", "--device", "cpu", "--full"]) == 0
+    assert "burgers, mlp, hard constraints" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -101,6 +103,10 @@ def test_a_wrong_operator_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     rows = json.loads(capsys.readouterr().out)
     assert {row["dtype"] for row in rows if row["status"] == "failed"} == {"float32"}
     assert {row["status"] for row in rows if row["backend"] == "triton"} == {"skipped"}
+    assert main(["verify", "--quick", "--part", "grid", "--device", "cpu"]) == 1
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0][:2] == ["failed", "gradient,"]
+    assert [line[:4] for line in lines if line[:1] == ["gradient"]] == [["gradient", "torch", "6", "2"]]
     monkeypatch.setattr(verification.operators, "OPERATORS", {"gradient": entry})
     assert main(["verify", "--quick", "--part", "grid", "--device", "cpu"]) == 0
     assert "0 failed" in capsys.readouterr().out

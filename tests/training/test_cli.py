@@ -58,7 +58,7 @@ def test_saved_config_is_the_config(tmp_path):
         ("--pde toy --problem rood", "no problem 'rood'. Did you mean 'rod'"),
         ("--pde toy --model mpl", "unknown model 'mpl'. Did you mean 'mlp'"),
         ("--pde toy --backend tritn", "unknown 'tritn'. Did you mean 'triton'"),
-        ("--pde toy --network.widht 3", "no option --network.widht. Did you mean --network.width?"),
+        ("--pde toy --network.widht 3", "no option --network.widht. Did you mean '--network.width'?"),
         ("--pde toy --options.q 3", "no option 'q'. Known: 'k'"),
         ("--pde toy --trainer.max_stpes 3", "no such argument. Did you mean 'max_steps'"),
         ("--pde toy --training.interior many", "training.interior"),
@@ -117,6 +117,19 @@ def test_list_names_everything(capsys):
         assert name in out
 
 
+def test_list_fits_on_eighty_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--list"]) == 0
+    first, _, _ = capsys.readouterr().out.partition("\nnetworks")
+    lines = first.splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) <= 2 * sum(map(len, problems.available().values()))
+
+
+def test_an_unknown_pde_lists_those_of_surrogates_too():
+    with pytest.raises(ValueError, match="unknown PDE 'darci'. Did you mean 'darcy'.*'gray_scott'.*'physarum'"):
+        cli.parse(["--pde", "darci"])
+
+
 def test_help_explains_fields(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--pde", "toy", "--help"])
@@ -164,9 +177,9 @@ def test_what_is_typed_counts_more_than_a_file_in_any_order(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("pdee: toy", "no option 'pdee'. Did you mean pde"),
-        ("pde: toy\ntraining: {interiorr: 4}", "no option 'interiorr'. Did you mean interior"),
-        ("pde: toy\nnetwork: {widht: 4}", "no option 'widht'. Did you mean width"),
+        ("pdee: toy", "no option 'pdee'. Did you mean 'pde'"),
+        ("pde: toy\ntraining: {interiorr: 4}", "no option 'interiorr'. Did you mean 'interior'"),
+        ("pde: toy\nnetwork: {widht: 4}", "no option 'widht'. Did you mean 'width'"),
         ("pde: [toy]", "`pde` in .* must be a name; got"),
         ("options: [1]", "`options` in .* must be a mapping"),
         ("network: 5", "`network` in .* must be a mapping"),
