@@ -30,23 +30,32 @@ def bench(options: Namespace, device: Any, console: Console) -> int:
     return 1 if any("failed" in row for row in report["rows"]) else 0
 
 
+FRESH = {"agents": 24_000, "species": 1, "seed": 0, "boundary": "torus", "sensing": "nearest", "deposits": "count"}
+FRESH |= {"spawn": "uniform", "spawn_jitter": 0.0}
+"""Defaults of a new colony; options are None where they are not given, since a resumed colony has its own."""
+
+
 def parser() -> ArgumentParser:
     from pinnfuse.simulation.physarum.palettes import PALETTES, QUALITATIVE
     from pinnfuse.simulation.physarum.spawn import MODES
 
     parser = ArgumentParser(description="Agents that follow and feed a field: run it, and write pictures of it.")
+
+    def fresh(name: str, kind: type, text: str) -> None:
+        parser.add_argument(f"--{name}", type=kind, default=None, help=f"{text}; {FRESH[name]} by default")
+
     parser.add_argument("--shape", type=str, default=None, help="HEIGHTxWIDTH in cells; 400x400, or that of the image")
-    parser.add_argument("--agents", type=int, default=24_000, help="how many")
-    parser.add_argument("--species", type=int, default=1, help="how many; each follows itself and avoids the others")
+    fresh("agents", int, "how many")
+    fresh("species", int, "how many; each follows itself and avoids the others")
     parser.add_argument("--steps", type=int, default=1000, help="how many")
-    parser.add_argument("--seed", type=int, default=0, help="of all random numbers")
-    parser.add_argument("--boundary", type=str, default="torus", help="torus or walls")
-    parser.add_argument("--sensing", type=str, default="nearest", help="nearest or bilinear")
-    parser.add_argument("--deposits", type=str, default="count", help="count, two-stage or float")
-    parser.add_argument("--spawn", type=str, default="uniform", help=f"one of {', '.join(MODES)}")
-    parser.add_argument("--spawn_jitter", type=float, default=0.0, help="cells")
+    fresh("seed", int, "of all random numbers")
+    fresh("boundary", str, "torus or walls")
+    fresh("sensing", str, "nearest or bilinear")
+    fresh("deposits", str, "count, two-stage or float")
+    fresh("spawn", str, f"one of {', '.join(MODES)}")
+    fresh("spawn_jitter", float, "cells")
     parser.add_argument("--image", type=str, default=None, help="start of the field; and of agents with --spawn image")
-    parser.add_argument("--strength", type=float, default=1.0, help="field where the image is white")
+    parser.add_argument("--strength", type=float, default=None, help="field where the image is white; 1 by default")
     for name, text in _parameters().items():
         parser.add_argument(f"--{name}", type=float, default=None, help=text)
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
@@ -68,20 +77,40 @@ def parser() -> ArgumentParser:
 
 
 def _parameters() -> dict[str, str]:
-    """The numbers among `Parameters`, with their defaults."""
+    """The numbers among `Parameters`: what they are, with their defaults."""
     from dataclasses import fields
 
     from pinnfuse.simulation.physarum import Parameters
 
-    numbers = {f.name: f.default for f in fields(Parameters) if isinstance(f.default, float)}
-    return {name: f"default {value:g}, see Parameters" for name, value in numbers.items()}
+    meanings = {
+        "sensor_distance": "cells from an agent to its sensors",
+        "sensor_angle": "degrees between the outer sensors and the heading",
+        "turn_angle": "degrees turned at once",
+        "speed": "cells per step",
+        "jitter": "degrees by which a heading changes at random at most, every step",
+        "deposit": "left by each agent, every step",
+        "decay": "share of the field lost in a step, 0..1",
+        "diffusion": "share of the 3 x 3 mean in the field after a step, 0..1",
+        "food": "times the food map of a resumed colony, added every step",
+    }
+    defaults = {f.name: f.default for f in fields(Parameters)}
+    return {name: f"{text}; {defaults[name]:g} by default" for name, text in meanings.items()}
 
 
 def run(options: Namespace, device: Any, console: Console) -> int:
     from pinnfuse.simulation.physarum import split
+    from pinnfuse.simulation.physarum.files import check_writable
 
+    if options.save_every < 0:
+        raise ValueError(f"--save_every: expected 0 or more steps; got {options.save_every}.")
     if options.save_every and not options.save:
         raise ValueError("--save_every: needs a file; add --save.")
+    if options.devices < 1:
+        raise ValueError(f"--devices: expected at least 1; got {options.devices}.")
+    if not _names(options.out):
+        raise ValueError("--out: expected files, e.g. slime.gif or a.gif,a.png; got none.")
+    if options.save:
+        check_writable(options.save)
     if split.under_torchrun():
         _part(split.join(device.type), options)
     elif options.devices > 1:
@@ -109,37 +138,43 @@ def _film(options: Namespace, sim: Any, console: Console) -> None:
 
     from pinnfuse.simulation.physarum.movie import film
 
-    names = _names(options.palette)
     live = _Live(options) if options.live else None
+    saved = 0
+
+    def watch(done: int, frame: Any) -> None:
+        nonlocal saved
+        progress.update(task, completed=done)
+        if live:
+            live.show(sim.steps_done, frame)
+        if options.save_every and done - saved >= options.save_every:
+            sim.save(options.save)
+            saved = done
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("steps", total=options.steps)
-        saved = [0]
-
-        def watch(done: int, frame: Any) -> None:
-            progress.update(task, completed=done)
-            if live:
-                live.show(sim.steps_done, frame)
-            if options.save_every and done - saved[-1] >= options.save_every:
-                sim.save(options.save)
-                saved.append(done)
-
-        written = film(
-            sim,
-            options.steps,
-            _names(options.out),
-            every=options.every,
-            palettes=names,
-            cycle=options.cycle,
-            fps=options.fps,
-            size=options.size,
-            watch=watch,
-        )
+    try:
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("steps", total=options.steps)
+            written = film(
+                sim,
+                options.steps,
+                _names(options.out),
+                every=options.every,
+                palettes=_names(options.palette),
+                cycle=options.cycle,
+                fps=options.fps,
+                size=options.size,
+                watch=watch,
+            )
+    except KeyboardInterrupt:
+        kept = f"; {options.save} is the state after {saved} steps" if saved else ""
+        console.print(f"interrupted: no picture was written{kept}", soft_wrap=True, highlight=False)
+        raise
+    finally:
+        if live:
+            live.finish()
     if options.save:
         sim.save(options.save)
         written = [*written, options.save]
-    if live:
-        live.finish()
     console.print(f"wrote {', '.join(map(str, written))}", soft_wrap=True, highlight=False)
 
 
@@ -148,21 +183,37 @@ def _colony(options: Namespace, device: Any) -> Any:
 
     from pinnfuse.simulation import Physarum
 
-    given = {name: getattr(options, name) for name in _parameters() if getattr(options, name) is not None}
+    numbers = {name: getattr(options, name) for name in _parameters() if getattr(options, name) is not None}
     if options.resume:
-        if options.image:
-            raise ValueError("--image: a resumed colony has its field; leave out --image or --resume.")
         sim = Physarum.load(options.resume, device, options.backend)
-        sim.set(**given)
+        _same_colony(options, sim.settings)
+        if options.food is not None and sim.colony.food is None:
+            raise ValueError("--food: the resumed colony has no food map. Leave it out.")
+        sim.set(**numbers)
         return sim
+    if options.food is not None:
+        raise ValueError("--food: a new colony has no food map here. Use pinnfuse.simulation.Physarum(food=...).")
+    if options.strength is not None and not options.image:
+        raise ValueError("--strength: is that of an image; add --image.")
     shape = None if options.shape is None else _shape(options.shape)
-    names = ("agents", "species", "seed", "boundary", "sensing", "deposits", "spawn", "spawn_jitter", "backend")
-    given |= {name: getattr(options, name) for name in names} | {"device": device}
-    if options.species > 1:
-        given["attraction"] = 2 * torch.eye(options.species) - 1
+    given = FRESH | {name: getattr(options, name) for name in FRESH if getattr(options, name) is not None}
+    made: dict[str, Any] = given | numbers | {"device": device, "backend": options.backend}
+    species = given["species"]
+    if isinstance(species, int) and 1 < species <= 64:
+        made["attraction"] = 2 * torch.eye(species) - 1
     if options.image:
-        return Physarum.from_image(options.image, options.strength, shape, **given)
-    return Physarum(shape or (400, 400), **given)
+        return Physarum.from_image(options.image, 1.0 if options.strength is None else options.strength, shape, **made)
+    return Physarum(shape or (400, 400), **made)
+
+
+def _same_colony(options: Namespace, settings: dict[str, Any]) -> None:
+    """A resumed colony has its settings: refuse options that would change them, rather than ignore them."""
+    given: dict[str, Any] = {name: getattr(options, name) for name in (*FRESH, "image", "strength")}
+    given["shape"] = None if options.shape is None else _shape(options.shape)
+    for name, value in given.items():
+        if value is not None and (name not in settings or settings[name] != value):
+            has = f"has {settings[name]}" if name in settings else "has its start behind it"
+            raise ValueError(f"--{name}: a resumed colony {has}; got {value}. Leave out --{name} or --resume.")
 
 
 def _names(text: str) -> list[str]:
@@ -170,25 +221,39 @@ def _names(text: str) -> list[str]:
 
 
 class _Live:
-    """Frames of a running simulation in Weights & Biases; offline without an account."""
+    """Frames of a running simulation in Weights & Biases, from the first one on; offline without an account."""
 
     def __init__(self, options: Namespace):
+        self.options = options
+        self.run: Any = None
+
+    def show(self, step: int, frame: Any) -> None:
+        import wandb
+
+        self.run = self.run or self._start()
+        self.run.log({"frame": wandb.Image(frame.convert("RGB"))}, step=step)
+
+    def finish(self) -> None:
+        if self.run:
+            self.run.finish()
+
+    def _start(self) -> Any:
+        import os
         from pathlib import Path
 
         import wandb
 
-        from pinnfuse.tracking.wandb import start_run
+        from pinnfuse.tracking.wandb import logged_in
 
-        self.wandb = wandb
-        folder = Path(_names(options.out)[0]).resolve().parent if _names(options.out) else Path.cwd()
+        folder = Path(_names(self.options.out)[0]).resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
-        self.run = start_run("pinnfuse-physarum", folder, options.as_dict())
-
-    def show(self, step: int, frame: Any) -> None:
-        self.run.log({"frame": self.wandb.Image(frame.convert("RGB"))}, step=step)
-
-    def finish(self) -> None:
-        self.run.finish()
+        return wandb.init(
+            project="pinnfuse-physarum",
+            dir=folder,
+            mode=os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline"),  # type: ignore[arg-type]
+            config=self.options.as_dict(),
+            settings=wandb.Settings(silent=True, quiet=True, console="off"),
+        )
 
 
 def profile_parser() -> ArgumentParser:

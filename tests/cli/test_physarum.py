@@ -47,6 +47,16 @@ def test_an_image_sets_the_shape(tmp_path: Path) -> None:
         (["--palette", "slimy"], "Did you mean 'slime'"),
         (["--resume", "no.pt"], "no file at no.pt"),
         (["--spawn", "rings"], "Did you mean 'ring'"),
+        (["--steps", "0"], "must be positive"),
+        (["--fps", "0"], "`fps` must lie in"),
+        (["--devices", "0"], "--devices: expected at least 1"),
+        (["--save_every", "5"], "needs a file; add --save"),
+        (["--strength", "2"], "--strength: is that of an image"),
+        (["--food", "2"], "--food: a new colony has no food map"),
+        (["--species", "99"], "`species` must be a whole number in 1..64"),
+        (["--agents", "99999999999"], "`agents` must be a whole number"),
+        (["--live", "--every", "0"], "must be positive"),
+        (["--save", "/dev/null"], "it is a folder or a device"),
     ],
 )
 def test_a_wrong_value_is_one_line(
@@ -56,6 +66,42 @@ def test_a_wrong_value_is_one_line(
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--seed", "5"], "--seed: a resumed colony has 0; got 5"),
+        (["--shape", "30x30"], "--shape: a resumed colony has (20, 30)"),
+        (["--boundary", "walls"], "--boundary: a resumed colony has torus"),
+        (["--spawn", "ring"], "--spawn: a resumed colony has its start behind it"),
+        (["--image", "a.png"], "--image: a resumed colony has its start behind it"),
+        (["--food", "1"], "--food: the resumed colony has no food map"),
+    ],
+)
+def test_a_resumed_colony_ignores_no_option(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Physarum((20, 30), 60, backend="torch").save(tmp_path / "a.pt")
+    command = ["physarum", "--device", "cpu", "--steps", "2", "--resume", str(tmp_path / "a.pt")]
+    assert main([*command, *options, "--out", str(tmp_path / "a.gif")]) == 1
+    assert message in capsys.readouterr().err and [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_an_interrupted_run_says_what_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Physarum):
+        def run(self, steps: int, sort_every: int = 0) -> Physarum:
+            if self.steps_done >= 6:
+                raise KeyboardInterrupt
+            return super().run(steps, sort_every)
+
+    monkeypatch.setattr("pinnfuse.simulation.Physarum", Interrupted)
+    files = ["--out", str(tmp_path / "a.gif"), "--save", str(tmp_path / "a.pt"), "--save_every", "3", "--every", "3"]
+    assert main([*SMALL, *files]) == 130
+    assert "a.pt is the state after 6 steps" in capsys.readouterr().out
+    assert [p.name for p in tmp_path.iterdir()] == ["a.pt"] and Physarum.load(tmp_path / "a.pt").steps_done == 6
 
 
 def test_live_frames_reach_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
