@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pinnfuse.jets.closed_form import Gradients, closed_form
+from pinnfuse.jets.closed_form import closed_form
+from pinnfuse.jets.gradients import Gradients
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 

@@ -18,8 +18,9 @@ import torch
 import triton
 from torch import Tensor
 
-from pinnfuse.jets.closed_form import Gradients, closed_form
+from pinnfuse.jets.closed_form import closed_form
 from pinnfuse.jets.engine import JetEngine, LossResult, LossTask
+from pinnfuse.jets.gradients import Gradients
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace

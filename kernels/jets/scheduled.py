@@ -23,11 +23,13 @@ import triton
 from torch import Tensor
 from torch.nn import functional
 
-from pinnfuse.jets.closed_form import AffineJet, DenseJet, Gradients, JetValue, closed_form, dense, fit
+from pinnfuse.jets.closed_form import closed_form, dense
 from pinnfuse.jets.engine import ChunkedEngine, LossResult, LossTask, positions
+from pinnfuse.jets.gradients import Gradients, fit
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Affine, Program
 from pinnfuse.jets.space import ChannelSpace
+from pinnfuse.jets.values import AffineJet, DenseJet, JetValue
 from pinnfuse.kernels.jets import config, group, tiles
 from pinnfuse.kernels.jets.finish import Finish, LossInputs, finish, loss_inputs
 from pinnfuse.kernels.jets.finish import module as finish_module

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from pinnfuse.jets import lanes
-from pinnfuse.jets.closed_form import Gradients, PointGradients, closed_form
+from pinnfuse.jets.closed_form import closed_form
+from pinnfuse.jets.gradients import Gradients, PointGradients
 from pinnfuse.jets.plan import JetPlan, Output, broadcast, evaluate_residuals
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace

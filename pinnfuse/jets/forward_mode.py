@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pinnfuse.jets.closed_form import Gradients
 from pinnfuse.jets.decomposed import Decomposed
 from pinnfuse.jets.engine import ChunkedEngine
+from pinnfuse.jets.gradients import Gradients
 from pinnfuse.jets.plan import Output
 from pinnfuse.jets.space import ChannelSpace, MultiIndex
 
