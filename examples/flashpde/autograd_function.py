@@ -14,7 +14,7 @@ def main(size: int = 1000) -> float:
     assert torch.autograd.gradcheck(flashpde.optimized_function, few)
     (native,) = torch.autograd.grad(torch.nn.functional.silu(x).sum(), x)
     error = float((x.grad - native).abs().max())
-    print(f"y = {float(y):.4f}; gradient differs from torch's by {error:.1e}")
+    print(f"y = {y.item():.4f}; gradient differs from torch's by {error:.1e}")
     return error
 
 

@@ -11,7 +11,7 @@ def main(size: int = 1024) -> bool:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     x = torch.randn(size, size, device=device)
     try:
-        result = flashpde.fused_operator(x)
+        result = flashpde.fused_operator(x, boundary="periodic")
     except Exception as fault:
         print(f"failed: {fault}")
         return False

@@ -69,12 +69,12 @@ def poisson_solver(
 
 def pde_solver(u0: Tensor, alpha: float = 0.1, steps: int = 100, *, boundary: Any = None) -> Tensor:
     r"""`steps` explicit steps of $u_t = \alpha \nabla^2 u$ with dt = 1, spacing 1, of `[..., nx, ny]`."""
-    return heat(u0, _grid("pde_solver", None, None, boundary), diffusivity=alpha, dt=1.0, steps=steps)
+    return heat(u0, _grid("pde_solver", 1.0, 1.0, boundary), diffusivity=alpha, dt=1.0, steps=steps)
 
 
 def fused_operator(x: Tensor, reaction: float = 1.0, *, boundary: Any = None) -> Tensor:
     r"""$\nabla^2 x + \rho x$ of `[..., nx, ny]` at spacing 1 in one pass; rho is `reaction`."""
-    grid = _grid("fused_operator", None, None, boundary)
+    grid = _grid("fused_operator", 1.0, 1.0, boundary)
     grid.check(x, "fused_operator", "x")
     found = _reacting(grid, float(reaction))(x.unsqueeze(-3), grid.axes)
     return found.squeeze(-3)
@@ -146,9 +146,13 @@ def _kernels() -> Any:
 
 
 def _grid(caller: str, dx: float | None, dy: float | None, boundary: Any) -> Grid:
-    left_open = {"spacing 1": dx is None or dy is None, "periodic boundaries": boundary is None}
-    if any(left_open.values()):
-        _say(caller, " and ".join(what for what, missing in left_open.items() if missing))
+    left_open = {}
+    if dx is None or dy is None:
+        left_open["dx, dy"] = "spacing 1"
+    if boundary is None:
+        left_open["boundary='periodic' or another"] = "periodic boundaries"
+    if left_open:
+        _say(caller, " and ".join(left_open.values()), " and ".join(left_open))
     return _build(1.0 if dx is None else float(dx), 1.0 if dy is None else float(dy), boundary or "periodic")
 
 
@@ -164,9 +168,9 @@ def _reacting(grid: Grid, reaction: float) -> LinearOperator:
 
 
 @cache
-def _say(caller: str, taken: str) -> None:
+def _say(caller: str, taken: str, arguments: str) -> None:
     warnings.warn(
-        f"flashpde.{caller}: what the call leaves open is taken as {taken}. Pass dx, dy and boundary=..., or use "
-        "pinnfuse.grid, where all are explicit.",
+        f"flashpde.{caller}: what the call leaves open is taken as {taken}. Pass {arguments}, or use pinnfuse.grid, "
+        "where all are explicit.",
         stacklevel=4,
     )

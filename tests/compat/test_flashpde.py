@@ -32,6 +32,9 @@ def test_what_the_article_leaves_open_is_said_once():
         warnings.simplefilter("error")
         flashpde.laplacian_2d(torch.rand(8, 8))
         flashpde.laplacian_2d(torch.rand(8, 8), 0.1, 0.1, boundary="neumann")
+        flashpde.fused_operator(torch.rand(8, 8), boundary="neumann")  # spacing 1 is in its definition
+    with pytest.warns(UserWarning, match=r"taken as periodic boundaries. Pass boundary="):
+        flashpde.fused_operator(torch.rand(8, 8))
 
 
 def test_laplacian_with_its_own_spacing_per_axis():

@@ -53,7 +53,7 @@ def load(path: Path) -> ModuleType:
 def test_the_program_runs(name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = CALLS[name] | ({"folder": str(tmp_path)} if name == "compare_profiles" else {})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what the article leaves open is said once
+        warnings.simplefilter("error", UserWarning)
         assert CHECKS[name](load(folder / f"{name}.py").main(**arguments))
     assert capsys.readouterr().out
 
