@@ -143,7 +143,7 @@ class GridDataModule(LightningDataModule):
         """(samples `[B]`, starts `[B]`, how many of them are labelled) of a step."""
         n, batch = len(self.train), self.training.batch
         known = min(self.training.labelled_samples, n)
-        labelled = batch if known == n else max(1, batch // 2) if known else 0
+        labelled = batch if known == n else max(1, batch // 4, batch * known // n) if known else 0
         seen = self._shuffled(known, step * labelled, labelled, rank, 0)
         unseen = known + self._shuffled(n - known, step * (batch - labelled), batch - labelled, rank, 1)
         rows = torch.cat([seen, unseen])

@@ -76,7 +76,9 @@ def test_a_resumed_stream_goes_on(make, prefetch):
     start.close()
 
 
-@pytest.mark.parametrize(("labelled", "loss", "expected"), [(0.25, "both", 2), (1.0, "both", 4), (0.5, "physics", 0)])
+@pytest.mark.parametrize(
+    ("labelled", "loss", "expected"), [(0.25, "both", 1), (0.5, "both", 2), (1.0, "both", 4), (0.5, "physics", 0)]
+)
 def test_only_labelled_samples_meet_the_data_term(make, labelled, loss, expected):
     data = make(labelled=labelled, loss=loss)
     known = data.training.labelled_samples
