@@ -3,12 +3,11 @@
 On a card everything runs; Triton's interpreter takes one operator of each kind.
 """
 
-import itertools
-
 import pytest
 import torch
 
-from pinnfuse.grid import convection, laplacian
+from pinnfuse import Grid
+from pinnfuse.grid import Dirichlet, convection, laplacian
 from pinnfuse.grid.registry import OPERATORS, draw
 from pinnfuse.verification.operators import allowed, compare, grids
 
@@ -17,7 +16,7 @@ NONLINEAR = [name for name, entry in OPERATORS.items() if not entry.linear]
 INTERPRETED = {
     ("laplacian", 1), ("laplacian", 2), ("mixed", 2), ("curl", 3),
     ("diffusion", 1), ("diffusion", 2), ("convection central skew", 1), ("convection upwind3 advective", 2),
-    ("convection upwind3 conservative", 1), ("convection van_leer skew", 1), ("convection weno5 skew", 1),
+    ("convection upwind3 conservative", 1), ("convection van_leer skew", 1), ("convection weno5 advective", 1),
 }  # fmt: skip
 """What a CPU has time for."""
 
@@ -40,8 +39,10 @@ def test_linear_kernels(name, d, interpreter, where):
     if d < entry.least:
         pytest.skip("needs more axes")
     need_time(where, name, d)
-    space = ((40,), (10, 35), (6, 6, 12))[d - 1]
+    space = ((40,), (10, 35), (5, 5, 8))[d - 1]
     for label, grid in grids(d):
+        if where.type == "cpu" and label == "periodic" and (d == 3 or name == "mixed"):
+            continue  # time: the other label has a periodic axis, and the Laplacian a torus
         inputs = [x.to(where) for x in draw(entry, grid, (1,), space)]
         for dtype in (torch.float64, torch.float32) if where.type == "cuda" else (torch.float64,):
             quantity, error = compare(entry, grid, inputs, "triton", dtype)
@@ -51,7 +52,7 @@ def test_linear_kernels(name, d, interpreter, where):
             with torch.autograd.graph.saved_tensors_hooks(refuse, lambda t: t):
                 out = entry.run(grid, u, backend="triton")
             y = torch.randn_like(out)
-            zero = entry.run(grid, torch.zeros_like(u), backend="triton").detach()
+            zero = entry.run(grid, torch.zeros_like(u), backend="torch").detach()
             (pulled,) = torch.autograd.grad(out, u, y, create_graph=True, retain_graph=True)
             left, right = ((out - zero) * y).sum().item(), (u * pulled).sum().item()
             assert left == pytest.approx(right, rel=1e-12, abs=1e-11 * float(out.norm() * y.norm()))
@@ -105,46 +106,38 @@ def test_double_backward(interpreter, where):
     "name", ["gradient", "laplacian", "divergence", "diffusion", "convection upwind3 conservative"]
 )
 def test_strides(name, interpreter, where):
-    """Permuted, sliced and broadcast arguments; upstream gradients of stride 0, transposed, and slices of a cat."""
+    """Permuted, sliced and uncollapsible arguments; upstream gradients of stride 0, transposed, and slices of a cat."""
     entry = OPERATORS[name]
     if where.type == "cpu" and name not in ("gradient", "convection upwind3 conservative"):
         pytest.skip("on a card only: the interpreter is slow")
-    (_, torus), (_, walls) = grids(2)
-    grid = walls if entry.linear else torus
-    space = (6, 8) if entry.linear else (4, 8)
-    plain = [x.to(where) for x in draw(entry, grid, (2, 2), space)]
-
-    def forms(x):
-        yield x.movedim(-1, 0).contiguous().movedim(0, -1)  # last axis far apart
-        yield torch.stack((x, x), dim=-1)[..., 0]  # sliced
-        yield x.transpose(0, 1).contiguous().transpose(0, 1)  # batch that does not collapse
-
-    truth = entry.run(grid, *plain, backend="torch")
-    for k, odd in itertools.product(range(len(plain)), range(3)):
-        if where.type == "cpu" and k and odd:
-            continue  # time
-        given = [x.clone() for x in plain]
-        given[k] = list(forms(plain[k]))[odd]
-        assert not given[k].is_contiguous()
-        torch.testing.assert_close(entry.run(grid, *given, backend="triton"), truth, rtol=1e-12, atol=1e-11)
-    upstream = [
+    walls = {"x": (Dirichlet(0.3), "neumann"), "y": "one-sided"}
+    grid = Grid("x y", (0.7, 0.9), boundary=walls if entry.linear else "periodic", centring="cell")
+    plain = [x.to(where) for x in draw(entry, grid, (2, 2), (4, 8))]
+    forms = (
+        lambda x: x.movedim(-1, 0).contiguous().movedim(0, -1),  # last axis far apart
+        lambda x: torch.stack((x, x), dim=-1)[..., 0],  # sliced
+        lambda x: x.transpose(0, 1).contiguous().transpose(0, 1),  # batch that does not collapse
+    )
+    upstream = (
         lambda out: out.sum(),
-        lambda out: (out.transpose(-1, -2) * torch.arange(float(space[0]), device=where)).sum(),
+        lambda out: (out.transpose(-1, -2) * torch.arange(4.0, device=where)).sum(),
         lambda out: torch.cat((out, out**2))[..., 1:].mean(),
-    ]
-    for reduce in upstream:
-        gradients = []
+    )
+    for form, reduce in zip(forms, upstream, strict=True):
+        found = []
         for backend in ("torch", "triton"):
-            given = [x.clone().requires_grad_() for x in plain]
-            gradients.append(torch.autograd.grad(reduce(entry.run(grid, *given, backend=backend)), given))
-        for a, b in zip(*gradients, strict=True):
+            given = [form(x).requires_grad_() for x in plain]
+            assert not any(x.is_contiguous() for x in given)
+            out = entry.run(grid, *given, backend=backend)
+            found.append((out, *torch.autograd.grad(reduce(out), given)))
+        for a, b in zip(*found, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-10)
 
 
 def test_broadcasting(interpreter, where):
     (_, grid), _ = grids(2)
-    f = torch.randn(3, 2, 8, 9, dtype=torch.float64, device=where)
-    v = torch.randn(2, 8, 9, dtype=torch.float64, device=where, requires_grad=True)
+    f = torch.randn(2, 2, 5, 7, dtype=torch.float64, device=where)
+    v = torch.randn(2, 5, 7, dtype=torch.float64, device=where, requires_grad=True)
     a, b = (convection(f, v, grid, backend=backend) for backend in ("torch", "triton"))
     torch.testing.assert_close(a, b)
     y = torch.randn_like(a)
