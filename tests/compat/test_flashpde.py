@@ -73,6 +73,12 @@ def test_a_batch_is_solved_as_its_members():
         flashpde.pde_solver(u0, alpha=0.3)
 
 
+def test_a_step_is_explicit_diffusion():
+    u0 = torch.rand(12, 9, dtype=torch.float64)
+    step = u0 + 0.1 * flashpde.laplacian_2d(u0)
+    assert torch.allclose(flashpde.pde_solver(u0, steps=2), step + 0.1 * flashpde.laplacian_2d(step), atol=1e-14)
+
+
 def test_fused_operator_is_laplacian_plus_reaction():
     x = torch.rand(3, 9, 14, dtype=torch.float64, requires_grad=True)
     assert torch.allclose(flashpde.fused_operator(x, 0.7), flashpde.laplacian_2d(x) + 0.7 * x, atol=1e-12)

@@ -1,7 +1,5 @@
 """Small fields take what was measured faster; measured once, kept on disk."""
 
-import time
-
 import pytest
 import torch
 
@@ -10,6 +8,22 @@ from pinnfuse import PDE, FusedGridResidualLoss, Grid
 from pinnfuse.grid import crossover, dispatch
 from pinnfuse.grid.dispatch import Choice
 from pinnfuse.kernels import measured
+
+
+class Clock:
+    """A clock that only goes when it is told to: the machine's load is none of its business."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(crossover, "time", found)
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +35,18 @@ def own_cache(monkeypatch, tmp_path):
 
 
 class Counted:
-    def __init__(self, name, seconds):
-        self.name, self.seconds, self.calls = name, seconds, 0
+    def __init__(self, name, seconds, clock):
+        self.name, self.seconds, self.clock, self.calls = name, seconds, clock, 0
 
     def __call__(self, u):
         self.calls += 1
-        time.sleep(self.seconds)
+        self.clock.now += self.seconds
         return u * 1.0
 
 
 @pytest.mark.parametrize("slow", ["torch", "triton"])
-def test_the_faster_one_is_taken_and_found_again(slow):
-    kernel, plain = Counted("triton", 0.004 * (slow == "triton")), Counted("torch", 0.004 * (slow == "torch"))
+def test_the_faster_one_is_taken_and_found_again(slow, clock):
+    kernel, plain = (Counted(name, 2.0 if slow == name else 1.0, clock) for name in ("triton", "torch"))
     choice, u = Choice("triton", False, "op", "a card, op, float32"), torch.randn(30)
     choice.run(kernel, plain, u)
     fast, other = (plain, kernel) if slow == "triton" else (kernel, plain)
@@ -46,9 +60,9 @@ def test_the_faster_one_is_taken_and_found_again(slow):
     assert again.read("a card, op, float32, 2^5 points, gradient") == fast.name
 
 
-def test_large_fields_are_not_measured(monkeypatch):
+def test_large_fields_are_not_measured(monkeypatch, clock):
     monkeypatch.setattr(crossover, "LARGE", 64)
-    kernel, plain = Counted("triton", 0.002), Counted("torch", 0.0)
+    kernel, plain = Counted("triton", 2.0, clock), Counted("torch", 1.0, clock)
     Choice("triton", False, "op", "a card").run(kernel, plain, torch.randn(64))
     assert (kernel.calls, plain.calls) == (1, 0)
 
@@ -108,9 +122,9 @@ def test_what_is_kept_names_all_it_depends_on(monkeypatch):
     assert crossover.prefix("laplacian", torch.float32, torch.device("cpu")) == ""
 
 
-def test_a_capture_takes_kernels(monkeypatch):
+def test_a_capture_takes_kernels(monkeypatch, clock):
     """The host's time, which is what makes plain torch faster, is not in a CUDA graph; nothing can be timed there."""
-    kernel, plain = Counted("triton", 0.004), Counted("torch", 0.0)
+    kernel, plain = Counted("triton", 2.0, clock), Counted("torch", 1.0, clock)
     choice, u = Choice("triton", False, "op", "a card"), torch.randn(30)
     monkeypatch.setattr(crossover, "_capturing", lambda tensor: True)
     choice.run(kernel, plain, u)

@@ -187,6 +187,20 @@ def test_choice_of_backend(interpreter, monkeypatch):
         laplacian(u, grid, backend="tritton")
 
 
+def test_backends_mix(interpreter, where):
+    """Some operators by kernels, others by torch, in one function: values and gradients of torch alone."""
+    _, (_, grid) = grids(1)
+    u = torch.randn(2, 20, dtype=torch.float64, device=where, requires_grad=True)
+    found = []
+    for choice in ({"laplacian": "torch", "gradient": "triton"}, {"laplacian": "triton", "gradient": "torch"}, {}):
+        with backends(**(choice or {"laplacian": "torch", "gradient": "torch"})):
+            rate = 0.1 * laplacian(u, grid) - u * gradient(u, grid)[:, 0]
+            found.append((rate, *torch.autograd.grad(rate.square().sum(), u)))
+    for mixed in found[:2]:
+        for a, b in zip(mixed, found[2], strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-11)
+
+
 def test_a_cpu_tensor_beside_a_card(monkeypatch):
     from pinnfuse.grid import dispatch
 

@@ -73,6 +73,16 @@ def test_the_gradient_is_a_solve_with_the_transposed_matrix(name, order, centrin
     assert torch.autograd.gradgradcheck(lambda r: poisson_solve(r, grid, compatible="project").square(), rhs)
 
 
+def test_nothing_is_saved_for_the_gradient():
+    """The backward is another solve, whatever the size."""
+    kept = []
+    grid = Grid("x y", (0.1, 0.2), boundary={"x": "dirichlet", "y": "periodic"})
+    rhs = torch.randn(9, 8, dtype=torch.float64, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+        found = poisson_solve(rhs, grid)
+    assert found.requires_grad and not kept
+
+
 def test_three_axes_odd_strides_and_half_precision():
     grid = Grid("x y z", (0.2, 0.1, 0.3), boundary={"x": "periodic", "y": "dirichlet", "z": "neumann"})
     truth = torch.randn(10, 7, 8, dtype=torch.float64)
