@@ -46,7 +46,10 @@ def point_weights_of(problem: Problem, spec: TrainingSpec) -> PointWeights:
     for name in options:
         if name not in known:
             raise ValueError(f"training.point_options: {make.__name__} has no {name!r}. {nearest(name, known)}")
-    return make(**options)
+    try:
+        return make(**options)
+    except TypeError as error:  # a text for a number, say
+        raise ValueError(f"training.point_options: a wrong type in {spec.point_options!r}: {error}.") from error
 
 
 def check_curriculum(problem: Problem, curriculum: Mapping[str, list[list[float]]]) -> None:

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from pinnfuse.optimizers.gauss_newton import GaussNewton, Linearise
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
-from pinnfuse.optimizers.registry import build, check
+from pinnfuse.optimizers.registry import build
 from pinnfuse.optimizers.schedule import Phase, total_steps
 
 
@@ -38,12 +38,12 @@ class PhasedOptimizer(Optimizer):
     def __init__(self, params: Iterable[Any], phases: Sequence[Phase], *, announces_changes: bool = False):
         if not phases:
             raise ValueError("PhasedOptimizer: `phases` must hold at least one Phase; got none.")
-        for phase in phases:
-            check(phase.optimizer, phase.lr, phase.options)
         super().__init__(params, {})
         self.phases = list(phases)
         self.announces_changes = announces_changes
         self._all_params = [dict(group) for group in self.param_groups]
+        for phase in phases[1:]:  # a mistake in a later phase is found before hours are spent on the first
+            build(phase.optimizer, [dict(group) for group in self._all_params], phase.lr, **phase.options)
         # one mutable place for the position: Lightning's wrapper delegates reads of attributes but not writes
         self.position = {"phase": 0, "step": 0, "total": 0}
         self._factor = math.nan  # of the learning rate, as it was set last

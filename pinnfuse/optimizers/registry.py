@@ -75,7 +75,7 @@ def build(name: str, params: Iterable[Any], lr: float | None = None, **options: 
         options: keyword arguments of the optimiser's class (`known_options`).
 
     Raises:
-        ValueError: unknown name or option (with the nearest known one), or an option out of range.
+        ValueError: unknown name or option (with the nearest known one), or one out of range or of a wrong type.
     """
     check(name, lr, options)
     entry = _entry(name)
@@ -85,7 +85,10 @@ def build(name: str, params: Iterable[Any], lr: float | None = None, **options: 
     keywords = {**entry.options, **options}
     if options.get("foreach") or options.get("differentiable"):
         keywords.pop("fused", None)  # our default, which these exclude
-    return entry.load()(params, lr=entry.lr if lr is None else lr, **keywords)
+    try:
+        return entry.load()(params, lr=entry.lr if lr is None else lr, **keywords)
+    except TypeError as error:  # a text for a number, say
+        raise ValueError(f"build: an option of {name!r} has a wrong type, {options!r}: {error}.") from error
 
 
 def check(name: str, lr: float | None, options: Mapping[str, Any]) -> None:

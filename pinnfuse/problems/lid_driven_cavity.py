@@ -26,7 +26,9 @@ from pinnfuse.problems.problem import Problem
 from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
 from pinnfuse.reference import CavityReference
 
-_RADIUS = 0.05  # within it the equations count less: beside the corners inertia still grows like 1 / r
+# within it the equations count less: beside the corners inertia still grows like 1 / r, which no network follows. With
+# the weight r^2 / (r^2 + 0.05^2) 93 % of a trained network's loss came from 1 % of the points, all of them there
+_RADIUS = 0.1
 
 
 def lid_driven_cavity(reynolds: float = 100.0) -> Problem:
@@ -60,7 +62,7 @@ def lid_driven_cavity(reynolds: float = 100.0) -> Problem:
             "v": f"{right['V']} - {left['V']} + v",
             "p": f"{left['p']} - {right['p']} + p",
         },
-        weighting=" * ".join(f"{r2} / ({r2} + {_RADIUS**2!r})" for r2 in (left["r2"], right["r2"])),
+        weighting=" * ".join(f"({r2} / ({r2} + {_RADIUS**2!r}))**2" for r2 in (left["r2"], right["r2"])),
         metrics={"u": ("u",), "v": ("v",), "p": ("p",), "velocity": ("u", "v")},
         up_to_constant=("p",),
         model=ModelSpec("mlp", {"width": 20, "depth": 4, "activation": "tanh"}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +80,14 @@ class TrainingSpec:
         for name in ("interior", "boundary", "inner_steps", "windows", "balance_every", "refine_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TrainingSpec: `{name}` must be at least 1; got {getattr(self, name)!r}.")
+        if self.max_seconds is not None and not self.max_seconds > 0:
+            raise ValueError(
+                f"TrainingSpec: `max_seconds` must be positive, or null for no limit; got {self.max_seconds!r}."
+            )
+        if self.point_options and self.point_weights == "none":
+            raise ValueError(
+                f"TrainingSpec: `point_options` {self.point_options!r} belong to `point_weights`, which is 'none'."
+            )
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 given = getattr(self, name)
@@ -90,10 +99,11 @@ class TrainingSpec:
             )
         for name, knots in self.curriculum.items():
             steps = [knot[0] for knot in knots if len(knot) == 2]
-            if not knots or len(steps) < len(knots) or steps != sorted(steps) or steps[0] != 0:
+            rising = steps == sorted(steps) and steps[:1] == [0]
+            if len(steps) < len(knots) or not rising or not all(math.isfinite(v) for _, v in knots):
                 raise ValueError(
                     f"TrainingSpec: `curriculum` of {name!r} must be pairs [step, value] with rising steps, the first "
-                    f"0; got {knots!r}."
+                    f"0, and finite values; got {knots!r}."
                 )
         if self.resample_every < 0:
             raise ValueError(f"TrainingSpec: `resample_every` must be >= 0; got {self.resample_every!r}.")

@@ -33,6 +33,12 @@ class RecordConfig:
     project: str = "pinnfuse"
     """Name of the W&B project"""
 
+    def __post_init__(self) -> None:
+        least = {"log_every": 1, "validate_every": 1, "validate_first": 0, "checkpoint_seconds": 0, "speedup_steps": 0}
+        for name, value in least.items():
+            if not getattr(self, name) >= value:
+                raise ValueError(f"--record.{name}: must be at least {value}; got {getattr(self, name)!r}.")
+
 
 @dataclass
 class RunConfig:

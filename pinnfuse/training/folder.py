@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 import zipfile
@@ -54,9 +53,11 @@ def make_folder(folder: Path, resume: str | None) -> IO[str]:
     except OSError as error:
         raise ValueError(f"--out: cannot write to {folder} ({error}). Give a folder that can be written.") from error
     try:
+        import fcntl  # not on Windows
+
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EAGAIN):  # else: a file system without locks
+    except (ImportError, OSError) as error:
+        if getattr(error, "errno", None) in (errno.EACCES, errno.EAGAIN):  # else: there are no locks here
             raise ValueError(
                 f"--out: another process is training in {folder}. Wait until it has ended, or give another folder."
             ) from error
@@ -85,6 +86,9 @@ def read_checkpoint(path: str) -> dict[str, Any]:
                 raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         checkpoint["pinnfuse"]["step"]
+        for name, value in checkpoint["state_dict"].items():
+            if isinstance(value, torch.Tensor) and not bool(value.isfinite().all()):
+                raise ValueError(f"{name} holds NaN or infinities")
     except Exception as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ValueError(

@@ -131,6 +131,12 @@ def test_mistakes_are_found_before_the_first_step():
         PhasedOptimizer([x], [Phase("adam"), Phase("lbgfs")])
     with pytest.raises(ValueError, match="Did you mean 'history_size'"):
         PhasedOptimizer([x], [Phase("adam"), Phase("lbfgs", options={"history": 5})])
+    with pytest.raises(ValueError, match="`lower` must lie between 0 and 1"):
+        PhasedOptimizer([x], [Phase("adam"), Phase("gauss_newton", options={"lower": 2.0})])
+    with pytest.raises(ValueError, match="an option of 'gauss_newton' has a wrong type"):
+        PhasedOptimizer([x], [Phase("adam"), Phase("gauss_newton", options={"lower": "x"})])
+    with pytest.raises(ValueError, match="3 parameters need .* `max_parameters` = 2"):
+        PhasedOptimizer([x], [Phase("adam"), Phase("gauss_newton", options={"max_parameters": 2})])
     one = PhasedOptimizer([x], [Phase("adam", 1)])
     with pytest.raises(ValueError, match="that of another optimiser"):
         one.load_state_dict(torch.optim.Adam([x]).state_dict())

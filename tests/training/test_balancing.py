@@ -133,5 +133,15 @@ def test_mistakes(start):
         start("run", "--training.point_weights", "attention")
     with pytest.raises(ValueError, match="CausalWeights has no 'tol'"):
         start("run", "--training.point_weights", "causal", "--training.point_options", '{"tol": 1}')
+    with pytest.raises(ValueError, match="a wrong type in {'tolerance': 'big'}"):
+        start("run", "--training.point_weights", "causal", "--training.point_options", '{"tolerance": "big"}')
+    with pytest.raises(ValueError, match="`point_options` .* belong to `point_weights`, which is 'none'"):
+        start("run", "--training.point_options", '{"tolerance": 1.0}')
+    with pytest.raises(ValueError, match="`max_seconds` must be positive, or null"):
+        start("run", "--training.max_seconds", "-5")
+    with pytest.raises(ValueError, match="validate_every: must be at least 1; got 0"):
+        start("run", "--record.validate_every", "0")
+    with pytest.raises(ValueError, match="rising steps, the first 0, and finite values"):
+        start("run", "--training.curriculum", '{"k": [[0, .nan], [5, 0.1]]}')
     with pytest.raises(ValueError, match="unknown `scheme` 'nkt'. Did you mean 'ntk'"):
         LossBalancing("nkt")

@@ -154,6 +154,18 @@ def test_checkpoint_of_something_else(tmp_path):
         read_checkpoint(str(tmp_path / "other.ckpt"))
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_nothing_goes_on_from_numbers_that_are_not_finite(start, value):
+    run = go(start("run", "--max-steps", "3"))
+    path = run.folder / "checkpoints" / "last.ckpt"
+    checkpoint = torch.load(path, weights_only=True)
+    name = next(n for n in checkpoint["state_dict"] if n.startswith("net."))
+    checkpoint["state_dict"][name].view(-1)[0] = value
+    torch.save(checkpoint, path)
+    with pytest.raises(ValueError, match=rf"{name} holds NaN or infinities.*best\.ckpt"):
+        start("run", "--resume", str(run.folder))
+
+
 def test_nan_stops_with_step_term_and_checkpoint(start):
     run = start("run", "--record.checkpoint_seconds", "0", "--training.resample_every", "1")
     draw = run.data.draw
