@@ -229,7 +229,8 @@ def _cuda(chosen: Card) -> dict[str, Any]:
         "graph": lambda *_, **__: nullcontext(),
         **dict.fromkeys(["Stream", "Event", "CUDAGraph", "current_stream"], _Nothing),
         **dict.fromkeys(
-            ["synchronize", "empty_cache", "reset_peak_memory_stats", "set_device", "set_sync_debug_mode", "_sleep"],
+            ["synchronize", "empty_cache", "reset_peak_memory_stats", "set_device", "set_sync_debug_mode", "_sleep"]
+            + ["get_rng_state", "set_rng_state"],
             nothing,
         ),
     }

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Hashable, Sequence
+import sys
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -45,7 +47,7 @@ def _compile_together(rehearse: Callable[[], Any]) -> None:
     """Errors of the compiler are left to the launch itself."""
     global _asked
     asked: list[tuple[Any, torch.device]] = []
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
+    with _whole_front_ends(), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
         with triton.AsyncCompileMode(threads, ignore_errors=True) as mode:
             _asked = asked
             try:
@@ -55,6 +57,20 @@ def _compile_together(rehearse: Callable[[], Any]) -> None:
             if wait(mode.raw_futures, SILENCE).not_done:
                 log.warning("pinnfuse compiles %d kernels, once; Triton's cache keeps them", len(mode.raw_futures))
         wait([threads.submit(_load, kernel, device) for kernel, device in asked])
+
+
+@contextmanager
+def _whole_front_ends() -> Iterator[None]:
+    """Threads of Python take turns only where one waits or leaves the lock, as Triton's passes do.
+
+    `ast.parse` in two threads at once fails before Python 3.11.8 and 3.12.2 (its depth is counted in one place).
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(60.0)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _load(kernel: Any, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""`pinnfuse doctor | verify | bench | profile | physarum`: options, exit status, and errors in one line.
+"""`pinnfuse doctor | verify | compile | bench | profile | physarum`: options, exit status, and errors in one line.
 
 Each command loads what it needs when it runs, so `doctor` works where Triton, a card or other dependencies are missing.
 """
@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.markup import escape
 
-from pinnfuse.cli import fluid, grid, operators, physarum, profiling
+from pinnfuse.cli import compiling, fluid, grid, operators, physarum, profiling
 from pinnfuse.errors import BackendUnavailable, ProcessDied
 
 
@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _doctor(options.doctor)
         if command == "verify":
             return _verify(options.verify)
+        if command == "compile":
+            return compiling.run(options.compile, _console())
         if command == "physarum":
             return physarum.run(options.physarum, _device(options.physarum.device), _console())
         if command == "profile":
@@ -66,6 +68,8 @@ def _parser() -> ArgumentParser:
     verify.add_argument("--full", action="store_true", help="a line for every comparison")
     verify.add_argument("--json", action="store_true", help="the rows for programs")
     commands.add_subcommand("verify", verify, help="every PDE, network, operator and backend against float64")
+
+    commands.add_subcommand("compile", compiling.parser(), help="kernels of a problem for a card that is not here")
 
     bench = ArgumentParser(description="Measure speed and memory on this machine.")
     commands.add_subcommand("bench", bench, help="time and memory against other engines")

@@ -17,6 +17,30 @@ from torch import Tensor
 UNITS = torch.tensor([r // 32 * 32 + (r % 8) // 2 * 8 + (r % 32) // 8 * 2 + r % 2 for r in range(64)])
 
 
+class Owners:
+    """Which program of a launch wrote each number, so that no other one reads or writes it: their order is open."""
+
+    def __init__(self) -> None:
+        self.program, self._of = 0, {}  # type: ignore[var-annotated]
+
+    def start(self) -> None:
+        self._of.clear()
+
+    def check(self, memory: Tensor, offset: Any, written: bool) -> None:
+        if not written and memory.data_ptr() not in self._of:
+            return
+        owner = self._of.setdefault(memory.data_ptr(), torch.full(memory.shape, -1, dtype=torch.int32))
+        at = torch.as_tensor(offset)
+        assert (at >= 0).all(), "before the beginning of a tensor"
+        found = owner[at]
+        assert ((found == -1) | (found == self.program)).all(), "a number that another program of the launch wrote"
+        if written:
+            owner[at] = self.program
+
+
+OWNERS = Owners()
+
+
 class Pointer:
     """Offsets into the memory of a tensor."""
 
@@ -36,12 +60,14 @@ class Pointer:
 
 
 def load(p: Pointer, mask: Any = None, other: float = 0.0) -> Any:
+    OWNERS.check(p.memory, p.offset if mask is None else p.offset[mask.expand_as(p.offset)], False)
     if mask is None:
         return p.memory[p.offset]
     return torch.where(mask, p.memory[torch.where(mask, p.offset, 0)], other)
 
 
 def store(p: Pointer, x: Any, mask: Any = None) -> None:
+    OWNERS.check(p.memory, p.offset if mask is None else p.offset[mask], True)
     if mask is not None:
         p.memory[p.offset[mask]] = x[mask]
     else:
@@ -240,7 +266,9 @@ class Kernel:
         def run(*args: Any, **constants: Any) -> None:
             known = {k: v for k, v in constants.items() if k in self.arg_names}
             self.machine.programs = grid[0]
+            OWNERS.start()
             for self.machine.program in range(grid[0]):
+                OWNERS.program = self.machine.program
                 values = [Pointer.of(a) if isinstance(a, Tensor) else a for a in args]
                 self.function(*values, **known)
                 self.machine.copies.wait_group(0)

@@ -83,3 +83,11 @@ def test_one_kernel(lean, standing_in):
     launch(fused=True, lean=lean)
     check(PDES["burgers"], mlp(2, [64] * 3, 1, nn.Tanh), 70)
     assert any("fused_kernel" in text for text in made)
+
+
+def test_the_stand_in_sees_programs_that_share_a_number():
+    text = "@gluon.jit\ndef one_kernel(x_ptr):\n    gl.store(x_ptr + gl.arange(0, 4), gl.zeros([4], gl.float32))\n"
+    kernel = gluon.module(text).one_kernel
+    kernel[(1,)](torch.ones(4))
+    with pytest.raises(AssertionError, match="another program"):
+        kernel[(2,)](torch.ones(4))
