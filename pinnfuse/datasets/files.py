@@ -72,7 +72,7 @@ def _folder(path: Path, task: Task) -> list[Arrays]:
         )
     try:
         made = json.loads(note.read_text())
-        name, options = made["task"], made["options"]
+        name, options = str(made["task"]), dict(made["options"])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{CALLER}: {note} is damaged ({error}). Compute the data anew.") from error
     if name != task.name:
@@ -132,21 +132,33 @@ def _hdf5_file(path: Path) -> dict[str, Any]:
 
 def _arrays(content: dict[str, Any], path: Path, task: Task) -> Arrays:
     """The task's arrays, from its own names or from PDEBench's."""
-    content = {name: value for name, value in content.items() if isinstance(value, Tensor)}
+    names = sorted(str(name) for name, value in content.items() if isinstance(value, Tensor))[:8]
+    content = {name: value.detach() for name, value in content.items() if _plain(value)}
     if all(name in content for name in task.arrays):
         found = {name: content[name] for name in task.arrays}
     elif "tensor" in content and isinstance(task, MapTask) and "nu" in content:
         found = {task.given: content["nu"], task.fields[0]: _squeezed(content["tensor"])}
         _coordinates(content, path, task)
-    elif "tensor" in content and isinstance(task, WindowTask) and len(task.fields) == len(task.shape) == 1:
+    elif "tensor" in content and _like_burgers(task) and content["tensor"].dim() == 3:
         found = {"fields": content["tensor"].unsqueeze(2)}
         _coordinates(content, path, task)
     else:
         raise ValueError(
             f"{CALLER}: {path} must hold {' and '.join(map(repr, task.arrays))}, or PDEBench's names for "
-            f"{task.name!r}, as arrays of numbers; got {sorted(map(str, content))[:8]}. Rename what is in it."
+            f"{task.name!r}, as arrays of real numbers in plain tensors; got {names}. Rename or convert what is in it."
         )
     return {name: value if value.dtype == torch.float32 else value.float() for name, value in found.items()}
+
+
+def _plain(value: Any) -> bool:
+    """Real numbers in memory, with at least one axis."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided or value.device.type != "cpu":
+        return False
+    return value.dim() > 0 and not (value.is_quantized or value.is_complex() or value.dtype == torch.bool)
+
+
+def _like_burgers(task: Task) -> bool:
+    return isinstance(task, WindowTask) and len(task.fields) == len(task.shape) == 1
 
 
 def _squeezed(tensor: Tensor) -> Tensor:
@@ -163,19 +175,21 @@ def _coordinates(content: dict[str, Any], path: Path, task: Task) -> None:
         mine = task.grid.coordinates(task.shape, dtype=torch.float64)[axis]
         steps = x.double().diff()
         tolerance = 1e-3 * h
-        same = len(x) == n and float((steps - h).abs().max()) < tolerance
+        same = x.shape == (n,) and float((steps - h).abs().max()) < tolerance
         if not same or not (task.grid.periodic[axis] or abs(float(x[0] - mine[0])) < tolerance):
+            first = float(x.flatten()[0]) if x.numel() else float("nan")
             raise ValueError(
-                f"{CALLER}: {path} has {len(x)} points along {axis} from {float(x[0]):.6g} with spacing "
-                f"{float(steps.mean()):.6g}; expected {n} from {float(mine[0]):.6g} with {h:.6g}. Set --options.points "
-                "(and --options.centring cell for PDEBench's Darcy), or interpolate the file."
+                f"{CALLER}: {path} has {' x '.join(map(str, x.shape))} points along {axis} from {first:.6g} with "
+                f"spacing {float(steps.mean()):.6g}; expected {n} from {float(mine[0]):.6g} with {h:.6g}. "
+                "Set --options.points (and --options.centring cell for PDEBench's Darcy), or interpolate the file."
             )
     t = content.get("t-coordinate")
-    if t is not None and isinstance(task, WindowTask) and len(t) > 1:
-        step = float(t[1] - t[0])
-        if abs(step - task.step) > 1e-3 * task.step:
+    if t is not None and isinstance(task, WindowTask) and t.numel() > 1:
+        step = float(t.flatten()[1] - t.flatten()[0])
+        if not abs(step - task.step) <= 1e-3 * task.step:
             raise ValueError(
-                f"{CALLER}: {path} has levels {step:.6g} apart; expected {task.step:g}. Add --options.step {step:.6g}."
+                f"{CALLER}: {path} has levels {step:.6g} apart; expected {task.step:g}. "
+                + (f"Add --options.step {step:.6g}." if step > 0 else "Mend its t-coordinate.")
             )
 
 

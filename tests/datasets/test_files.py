@@ -84,6 +84,7 @@ def test_a_folder_of_shards(darcy, tmp_path):
     [
         (lambda f: (f / "task.json").unlink(), "lacks task.json"),
         (lambda f: (f / "task.json").write_text("{"), "task.json is damaged"),
+        (lambda f: (f / "task.json").write_text('{"task": "darcy", "options": null}'), "task.json is damaged"),
         (lambda f: [p.unlink() for p in f.glob("*.pt")], "lacks shards"),
         (lambda f: (f / "train-00000.json").unlink(), "train-00000.pt is damaged"),
         (lambda f: (f / "train-00000.pt").write_bytes(b"junk"), "its SHA-256 is not the one in train-00000.json"),
@@ -92,7 +93,7 @@ def test_a_folder_of_shards(darcy, tmp_path):
             "samples of 'burgers'; expected 'darcy'. Use --pde burgers",
         ),
     ],
-    ids=["no note", "broken note", "no shards", "no sum", "other bytes", "other task"],
+    ids=["no note", "broken note", "no options", "no shards", "no sum", "other bytes", "other task"],
 )
 def test_a_folder_that_is_not_whole_is_refused(darcy, tmp_path, change, message):
     generated(darcy, "train", 16, folder=tmp_path / "a", shard=16)
@@ -121,6 +122,10 @@ def broken(arrays, name):
         "no arrays": {"k": "text", "u": [1, 2]},
         "negative": {"k": -arrays["k"], "u": u},
         "list": [arrays["k"]],
+        "complex": {"k": arrays["k"] + 0j, "u": u},
+        "sparse": {"k": arrays["k"].to_sparse(), "u": u},
+        "elsewhere": {"k": arrays["k"].to("meta"), "u": u},
+        "number": {"k": torch.tensor(1.0), "u": u},
     }[name]
 
 
@@ -134,12 +139,32 @@ def broken(arrays, name):
         ("no arrays", "must hold 'k' and 'u'"),
         ("negative", "'k' in .* must be > 0; its least is -12"),
         ("list", "must hold a dictionary of tensors; got list"),
+        ("complex", r"must hold 'k' and 'u', .* as arrays of real numbers"),
+        ("sparse", r"must hold 'k' and 'u', .* as arrays of real numbers"),
+        ("elsewhere", r"must hold 'k' and 'u', .* as arrays of real numbers"),
+        ("number", r"must hold 'k' and 'u', .* as arrays of real numbers"),
     ],
 )
 def test_foreign_files_are_refused(darcy, k_and_u, tmp_path, name, message):
     torch.save(broken(k_and_u, name), tmp_path / "mine.pt")
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "mine.pt", darcy)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tensor": torch.rand(5)}, "must hold 'fields'"),
+        ({"x-coordinate": torch.rand(0)}, "has 0 points along x from nan"),
+        ({"x-coordinate": torch.rand(16, 2)}, "has 16 x 2 points along x"),
+        ({"t-coordinate": torch.tensor([0.0, float("nan")])}, "levels nan apart; expected 0.05. Mend its t-coordinate"),
+    ],
+    ids=["one axis", "no points", "two axes", "no time"],
+)
+def test_layouts_of_pdebench_that_are_wrong(burgers, tmp_path, change, message):
+    torch.save({"tensor": torch.rand(5, 4, 16)} | change, tmp_path / "mine.pt")
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "mine.pt", burgers)
 
 
 def test_too_few_levels_are_refused(burgers, tmp_path):
