@@ -7,12 +7,19 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 
+from pinnfuse.cli.parsing import PlainParser
+
 
 def bench_parser() -> ArgumentParser:
-    parser = ArgumentParser(description="Steps per second of Physarum; every case is checked against torch first.")
+    usage = "pinnfuse bench physarum --out FOLDER [options]"
+    parser = PlainParser(
+        usage=usage, description="Steps per second of Physarum; every case is checked against torch first."
+    )
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     parser.add_argument("--seconds", type=float, default=1.0, help="time to spend on each number")
-    parser.add_argument("--devices", type=int, default=1, help="more than 1: only 16 M agents over so many, and over 1")
+    parser.add_argument(
+        "--devices", type=int, default=1, help="more than 1: only 16 M agents over so many, and over 1; 1"
+    )
     parser.add_argument("--quick", action="store_true", help="one small case")
     parser.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")
     return parser
@@ -39,40 +46,55 @@ def parser() -> ArgumentParser:
     from pinnfuse.simulation.physarum.palettes import PALETTES, QUALITATIVE
     from pinnfuse.simulation.physarum.spawn import MODES
 
-    parser = ArgumentParser(description="Agents that follow and feed a field: run it, and write pictures of it.")
+    usage = "pinnfuse physarum --out FILES [options]"
+    parser = PlainParser(
+        usage=usage, description="Agents that follow and feed a field: run it, and write pictures of it."
+    )
+    files = parser.add_argument_group("files")
+    files.add_argument("--out", type=str, required=True, metavar="FILES", help="comma-separated: .gif .apng .mp4 .png")
+    files.add_argument("--image", type=str, metavar="FILE", help="start of the field; agents too with --spawn image")
+    files.add_argument("--strength", type=float, metavar="X", help="field where the image is white (default: 1)")
+    files.add_argument("--save", type=str, metavar="FILE", help="for the last state")
+    files.add_argument("--save_every", type=int, default=0, metavar="N", help="steps between states saved on the way")
+    files.add_argument("--resume", type=str, metavar="FILE", help="state to go on from, instead of a new colony")
+    files.add_argument("--live", action="store_true", help="frames into Weights & Biases while it runs")
 
-    def fresh(name: str, kind: type, text: str) -> None:
-        parser.add_argument(f"--{name}", type=kind, default=None, help=f"{text}; {FRESH[name]} by default")
+    pictures = parser.add_argument_group("pictures")
+    pictures.add_argument("--every", type=int, default=10, metavar="N", help="steps between frames")
+    pictures.add_argument("--fps", type=float, default=20.0, metavar="X", help="frames per second")
+    pictures.add_argument("--size", type=int, default=800, metavar="N", help="longest side, in pixels")
+    names = f"in turn: {', '.join(PALETTES)}; the last {len(QUALITATIVE)} in steps"
+    pictures.add_argument("--palette", type=str, default="slime", metavar="NAMES", help=names)
+    pictures.add_argument("--cycle", type=int, default=0, metavar="N", help="places of 256 a palette turns each frame")
 
-    parser.add_argument("--shape", type=str, default=None, help="HEIGHTxWIDTH in cells; 400x400, or that of the image")
+    run = parser.add_argument_group("run")
+    run.add_argument("--steps", type=int, default=1000, metavar="N", help="how many")
+    run.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
+    run.add_argument("--backend", type=str, default="auto", help="auto, torch or triton")
+    run.add_argument("--devices", type=int, default=1, metavar="N", help="cards (processes of a CPU) to split it over")
+    run.add_argument("--window", type=int, default=6, metavar="N", help="steps between exchanges of a split run")
+
+    colony = parser.add_argument_group("a new colony")
+
+    def fresh(name: str, kind: type, text: str, metavar: str = "N") -> None:
+        text += f" (default: {FRESH[name]})"
+        colony.add_argument(f"--{name}", type=kind, metavar=metavar, help=text)
+
+    colony.add_argument(
+        "--shape", type=str, metavar="HxW", help="height and width in cells (default: 400x400, or the image's)"
+    )
     fresh("agents", int, "how many")
     fresh("species", int, "how many; each follows itself and avoids the others")
-    parser.add_argument("--steps", type=int, default=1000, help="how many")
     fresh("seed", int, "of all random numbers")
-    fresh("boundary", str, "torus or walls")
-    fresh("sensing", str, "nearest or bilinear")
-    fresh("deposits", str, "count, two-stage or float")
-    fresh("spawn", str, f"one of {', '.join(MODES)}")
-    fresh("spawn_jitter", float, "cells")
-    parser.add_argument("--image", type=str, default=None, help="start of the field; and of agents with --spawn image")
-    parser.add_argument("--strength", type=float, default=None, help="field where the image is white; 1 by default")
+    fresh("boundary", str, "torus or walls", "NAME")
+    fresh("sensing", str, "nearest or bilinear", "NAME")
+    fresh("deposits", str, "count, two-stage or float", "NAME")
+    fresh("spawn", str, f"one of {', '.join(MODES)}", "NAME")
+    fresh("spawn_jitter", float, "cells", "X")
+
+    numbers = parser.add_argument_group("parameters, of a new colony or changed in a resumed one")
     for name, text in _parameters().items():
-        parser.add_argument(f"--{name}", type=float, default=None, help=text)
-    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
-    parser.add_argument("--backend", type=str, default="auto", help="auto, torch or triton")
-    parser.add_argument("--out", type=str, required=True, help="comma-separated files: .gif, .apng, .mp4, .png")
-    parser.add_argument("--save", type=str, default=None, help="file for the last state")
-    parser.add_argument("--resume", type=str, default=None, help="state to go on from, instead of a new colony")
-    parser.add_argument("--save_every", type=int, default=0, help="steps between states saved on the way; 0 none")
-    parser.add_argument("--devices", type=int, default=1, help="cards (processes, with --device cpu) to split it over")
-    parser.add_argument("--window", type=int, default=6, help="steps between exchanges of a split run, at most")
-    parser.add_argument("--every", type=int, default=10, help="steps between frames")
-    parser.add_argument("--palette", type=str, default="slime", help=f"comma-separated, in turn: {', '.join(PALETTES)}")
-    parser.add_argument("--cycle", type=int, default=0, help="places the palette turns each frame, of 256")
-    parser.add_argument("--fps", type=float, default=20.0, help="frames per second")
-    parser.add_argument("--size", type=int, default=800, help="longest side of a picture")
-    parser.add_argument("--live", action="store_true", help="frames into Weights & Biases while it runs")
-    parser.epilog = f"In steps rather than continuous: {', '.join(QUALITATIVE)}."
+        numbers.add_argument(f"--{name}", type=float, metavar="X", help=text)
     return parser
 
 
@@ -94,7 +116,7 @@ def _parameters() -> dict[str, str]:
         "food": "times the food map of a resumed colony, added every step",
     }
     defaults = {f.name: f.default for f in fields(Parameters)}
-    return {name: f"{text}; {defaults[name]:g} by default" for name, text in meanings.items()}
+    return {name: f"{text} (default: {defaults[name]:g})" for name, text in meanings.items()}
 
 
 def run(options: Namespace, device: Any, console: Console) -> int:
@@ -152,7 +174,7 @@ def _film(options: Namespace, sim: Any, console: Console) -> None:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     try:
-        with Progress(*columns, console=console, transient=True) as progress:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
             task = progress.add_task("steps", total=options.steps)
             written = film(
                 sim,
@@ -257,7 +279,10 @@ class _Live:
 
 
 def profile_parser() -> ArgumentParser:
-    parser = ArgumentParser(description="Where the time of a step of Physarum goes; a trace for Perfetto, stacks.")
+    usage = "pinnfuse profile physarum --out FOLDER [options]"
+    parser = PlainParser(
+        usage=usage, description="Where the time of a step of Physarum goes; a trace for Perfetto, stacks."
+    )
     parser.add_argument("--shape", type=str, default="400x400", help="HEIGHTxWIDTH in cells")
     parser.add_argument("--agents", type=int, default=5000, help="how many")
     parser.add_argument("--steps", type=int, default=20, help="traced")

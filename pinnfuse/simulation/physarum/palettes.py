@@ -29,7 +29,8 @@ SPECIES = ("#ffd23f", "#3bceac", "#ee4266", "#8a84ff", "#f4a259", "#9be564")
 
 
 def palette(name: str, shift: int = 0) -> np.ndarray:
-    """uint8 [256, 3], rotated by `shift` places: a GIF whose frames shift by some more each cycles its colours.
+    """uint8 [256, 3], turned by `shift` places: a GIF whose frames shift by some more each cycles its colours. What
+    leaves a palette of steps comes in at the other end; a continuous one goes back the way it came, without an edge.
 
     Raises:
         ValueError: an unknown name.
@@ -38,13 +39,12 @@ def palette(name: str, shift: int = 0) -> np.ndarray:
         raise ValueError(f"palette: unknown {name!r}. {nearest(str(name), PALETTES)}")
     if name in _QUALITATIVE:
         colours = np.array([rgb(c) for c in _QUALITATIVE[name].split()], dtype=np.uint8)
-        table = colours[np.arange(256) * len(colours) // 256]
-    else:
-        anchors = np.array([rgb(c) for c in _CONTINUOUS[name].split()], dtype=float)
-        at = np.linspace(0, len(anchors) - 1, 256)
-        table = np.stack([np.interp(at, np.arange(len(anchors)), anchors[:, k]) for k in range(3)], axis=1)
-        table = table.round().astype(np.uint8)
-    return np.roll(table, -shift, axis=0)
+        return np.roll(colours[np.arange(256) * len(colours) // 256], -shift, axis=0)
+    anchors = np.array([rgb(c) for c in _CONTINUOUS[name].split()], dtype=float)
+    at = np.linspace(0, len(anchors) - 1, 256)
+    table = np.stack([np.interp(at, np.arange(len(anchors)), anchors[:, k]) for k in range(3)], axis=1)
+    there_and_back = np.concatenate([table, table[-2:0:-1]]).round().astype(np.uint8)
+    return np.roll(there_and_back, -shift, axis=0)[:256]
 
 
 def rgb(text: str) -> tuple[int, int, int]:

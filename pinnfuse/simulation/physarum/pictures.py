@@ -31,11 +31,11 @@ SLOWEST, FASTEST = 0.01, 1000.0
 
 
 def exposure(sim: Physarum | SplitPhysarum) -> float:
-    """A brightness that suits the run from its start: four times the mean field of the steady state,
+    """A brightness that suits the run from its start: four times a species' mean field of the steady state,
     keep / decay x deposits per cell (without decay: what 100 steps leave)."""
     deposit, decay = float(np.mean(sim.parameters.deposit)), float(np.mean(sim.parameters.decay))
     height, width = sim.settings["shape"]
-    per_cell = sim.settings["agents"] * deposit / (height * width)
+    per_cell = sim.settings["agents"] / sim.settings["species"] * deposit / (height * width)
     return 4 * per_cell * ((1 - decay) / decay if decay > 0 else 100.0) or 1.0
 
 

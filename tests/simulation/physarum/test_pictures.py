@@ -28,7 +28,9 @@ def test_palettes(name) -> None:
     assert table.shape == (256, 3) and table.dtype == np.uint8
     colours = len(np.unique(table, axis=0))
     assert colours <= 16 if name in QUALITATIVE else colours > 150
-    assert np.array_equal(palette(name, 10), np.concatenate([table[10:], table[:10]]))
+    end = table[:10] if name in QUALITATIVE else table[-2:-12:-1]  # in at the other end, or back without an edge
+    assert np.array_equal(palette(name, 10), np.concatenate([table[10:], end]))
+    assert np.array_equal(palette(name, 256 if name in QUALITATIVE else 510), table)
 
 
 def test_there_are_enough_palettes() -> None:
@@ -58,6 +60,7 @@ def test_exposure_is_four_times_the_steady_mean() -> None:
     brightness = exposure(sim)
     sim.run(60)
     assert brightness == pytest.approx(4 * float(sim.field.mean()), rel=1e-4)
+    assert exposure(Physarum(**SMALL, species=2, decay=0.25, deposit=2.0)) == pytest.approx(brightness / 2)
     assert exposure(Physarum(**SMALL, deposit=0.0)) == 1.0 and exposure(Physarum(**SMALL, decay=0.0)) > 0
 
 
