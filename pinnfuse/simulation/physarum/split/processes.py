@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +16,9 @@ from pinnfuse.errors import ProcessDied
 
 TIMEOUT = 60.0
 """Seconds that a process waits for its neighbours before it ends with an error."""
+LINGER = 10.0
+"""Seconds that a process goes on after an error that may come from a lost neighbour, so that `spawn` hears of that one
+first, and stops this one."""
 
 
 def under_torchrun() -> bool:
@@ -23,11 +26,12 @@ def under_torchrun() -> bool:
     return int(os.environ.get("WORLD_SIZE", 1)) > 1 and "RANK" in os.environ
 
 
-def join(device: str, timeout: float = TIMEOUT) -> torch.device:
-    """Join the group that the environment describes; "cuda" takes one card per process of this machine."""
+def join(device: str, timeout: float = TIMEOUT, **group: Any) -> torch.device:
+    """Join `group` (store, rank, world_size), or the one that the environment describes; "cuda" takes one card per
+    process of this machine."""
     limit = datetime.timedelta(seconds=timeout)
     if device != "cuda":
-        dist.init_process_group("gloo", timeout=limit)
+        dist.init_process_group("gloo", timeout=limit, **group)
         return torch.device("cpu")
     own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     if own.index >= torch.cuda.device_count():
@@ -36,7 +40,7 @@ def join(device: str, timeout: float = TIMEOUT) -> torch.device:
             "Start as many processes as there are cards, or use --device cpu."
         )
     torch.cuda.set_device(own)
-    dist.init_process_group("nccl", timeout=limit, device_id=own)
+    dist.init_process_group("nccl", timeout=limit, device_id=own, **group)
     return own
 
 
@@ -46,12 +50,10 @@ def spawn(worker: Callable[..., None], ranks: int, *args: Any, device: str = "cp
     Raises:
         ProcessDied: one ended with an error, whose last line the message gives, or was killed; the others are stopped.
     """
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # holds its port from here on
     rest = "the others were stopped"
     try:
-        mp.spawn(_enter, (worker, ranks, port, device, timeout, args), nprocs=ranks)
+        mp.spawn(_enter, (worker, ranks, store.port, device, timeout, args), nprocs=ranks)
     except mp.ProcessRaisedException as error:
         reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), "no message")
         raise ProcessDied(f"process {error.error_index} of {ranks} ended: {reason}; {rest}.") from error
@@ -61,10 +63,14 @@ def spawn(worker: Callable[..., None], ranks: int, *args: Any, device: str = "cp
 
 
 def _enter(rank: int, worker: Any, ranks: int, port: int, device: str, timeout: float, args: tuple[Any, ...]) -> None:
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank)}
-    os.environ["WORLD_SIZE"] = str(ranks)
-    own = join(device, timeout)
+    os.environ["LOCAL_RANK"] = str(rank)
     try:
-        worker(own, *args)
-    finally:
-        dist.destroy_process_group()
+        store = dist.TCPStore("127.0.0.1", port, is_master=False)
+        own = join(device, timeout, store=store, rank=rank, world_size=ranks)
+        try:
+            worker(own, *args)
+        finally:
+            dist.destroy_process_group()
+    except RuntimeError:
+        time.sleep(LINGER)
+        raise
