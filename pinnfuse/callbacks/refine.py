@@ -79,8 +79,9 @@ class Refinement(Callback):
         count = self.candidates * spec.interior
         dtype = getattr(torch, spec.precision)
         candidates = module.problem.domain.sample(count, generator, module.device, dtype, "uniform")
-        with torch.no_grad():
-            residuals = module.loss.interior.residuals(module.net, candidates)
+        weights = point_weights(module.problem.weighting, module.problem.pde.coordinates, candidates)
+        with torch.no_grad():  # as they count in the loss: where a problem has no weight, no points are needed
+            residuals = module.loss.interior.weighted_residuals(module.net, candidates, weights)[0].view(count, -1)
         present = module.last_batch[INTERIOR].points
         if self.method == "rad":
             chosen = rad(candidates, residuals, spec.interior, self.k, self.c, generator)

@@ -1,13 +1,18 @@
 """Balancing, point weights and refinement inside runs: what they change, resume, a module of one's own."""
 
+import dataclasses
+
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import nn
 
 from pinnfuse import PDE, FusedResidualLoss
-from pinnfuse.callbacks import LossBalancing
+from pinnfuse.callbacks import LossBalancing, Refinement
+from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.domains import Box
+from pinnfuse.models import PINN
+from pinnfuse.optimizers import Phase
 from pinnfuse.training.trained import trained
 
 SHORT = (
@@ -42,6 +47,16 @@ def test_it_acts_and_a_resumed_run_agrees_bit_for_bit(kind, start):
     assert torch.equal(parameters(resumed), parameters(whole))
     if kind == "rar_d":
         assert len(whole.module.last_batch["interior"].points) == 64 + 3 * 6  # chosen after steps 7, 14, 21
+
+
+def test_points_are_added_where_residuals_count(heat):
+    problem = dataclasses.replace(heat, weighting=lambda points: (points[:, 1] > 0.5).to(points))
+    spec = dataclasses.replace(heat.training, phases=[Phase("adam", 6)])
+    module, quiet = PINN(problem, None, spec, "torch"), {"logger": False, "enable_checkpointing": False}
+    trainer = Trainer(accelerator="cpu", max_epochs=1, limit_val_batches=0, callbacks=[Refinement("rar_d", 3)], **quiet)
+    trainer.fit(module, CollocationDataModule(problem, spec))
+    points = module.last_batch["interior"].points
+    assert len(points) == 64 + 6 and (points[64:, 1] > 0.5).all() and not (points[:64, 1] > 0.5).all()
 
 
 @pytest.mark.parametrize("stop", [13, 17])
