@@ -13,7 +13,7 @@ ALL = [(pde, name) for pde, names in problems.available().items() for name in na
 def test_defaults_are_those_of_the_problem():
     run = cli.parse(["--pde", "toy"])
     assert (run.problem, run.model) == ("rod", "mlp")
-    assert run.options == {"k": 0.1}
+    assert run.options == {"k": 0.1, "held": "none"}
     assert (run.network["width"], run.network["depth"], run.network["activation"]) == (12, 2, "tanh")
     assert run.training.interior == 64 and [p.optimizer for p in run.training.phases] == ["adam", "ssbroyden"]
 
@@ -38,7 +38,7 @@ def test_file_then_command_line(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("pde: toy\noptions: {k: 0.3}\nnetwork: {width: 20, depth: 3}\ntraining: {interior: 99}\n")
     run = cli.parse(["--config", str(file), "--network.width", "21"])
-    assert run.options == {"k": 0.3} and run.network["width"] == 21 and run.network["depth"] == 3
+    assert run.options == {"k": 0.3, "held": "none"} and run.network["width"] == 21 and run.network["depth"] == 3
     assert run.training.interior == 99 and run.training.boundary == 16
 
 
@@ -59,7 +59,7 @@ def test_saved_config_is_the_config(tmp_path):
         ("--pde toy --model mpl", "unknown model 'mpl'. Did you mean 'mlp'"),
         ("--pde toy --backend tritn", "unknown 'tritn'. Did you mean 'triton'"),
         ("--pde toy --network.widht 3", "no option --network.widht. Did you mean '--network.width'?"),
-        ("--pde toy --options.q 3", "no option 'q'. Known: 'k'"),
+        ("--pde toy --options.q 3", "no option 'q'. Known: 'held', 'k'"),
         ("--pde toy --trainer.max_stpes 3", "no such argument. Did you mean 'max_steps'"),
         ("--pde toy --training.interior many", "training.interior"),
         ("--pde toy --precision half", "precision"),
