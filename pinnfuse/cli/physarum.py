@@ -136,10 +136,30 @@ def run(options: Namespace, device: Any, console: Console) -> int:
     if split.under_torchrun():
         _part(split.join(device.type), options)
     elif options.devices > 1:
+        _check_bands(options)
         split.spawn(_part, options.devices, options, device=device.type)
     else:
         _film(options, _colony(options, device), console)
     return 0
+
+
+def _check_bands(options: Namespace) -> None:
+    """Bands that are too thin are known before processes start, where the shape is."""
+    import torch
+
+    from pinnfuse.simulation.physarum.parameters import Parameters, changed, tables
+    from pinnfuse.simulation.physarum.split.bands import halo_for, reach
+
+    if options.resume or (options.image and not options.shape):
+        return
+    shape = _shape(options.shape or "400x400")
+    integers, _ = tables(changed(Parameters(), _numbers(options)), torch.eye(1), shape)
+    halo_for(*reach(integers, options.sensing == "bilinear"), options.window, shape[0], options.devices)
+
+
+def _numbers(options: Namespace) -> dict[str, float]:
+    """Parameters that were given."""
+    return {name: getattr(options, name) for name in _parameters() if getattr(options, name) is not None}
 
 
 def _part(device: Any, options: Namespace) -> None:
@@ -205,7 +225,7 @@ def _colony(options: Namespace, device: Any) -> Any:
 
     from pinnfuse.simulation import Physarum
 
-    numbers = {name: getattr(options, name) for name in _parameters() if getattr(options, name) is not None}
+    numbers = _numbers(options)
     if options.resume:
         sim = Physarum.load(options.resume, device, options.backend)
         _same_colony(options, sim.settings)
