@@ -74,8 +74,13 @@ def network_of(problem: Problem, config: RunConfig, folder: Path) -> nn.Module:
     spec = config.training
     net = for_problem(problem, config.model, spec.hard, **config.network).to(getattr(torch, spec.precision))
     saved = read_checkpoint(str(path))["state_dict"]
-    net.load_state_dict({name[4:]: value for name, value in saved.items() if name.startswith("net.")})
-    set_constants(net, saved["loss.interior._extra_state"])
+    try:
+        net.load_state_dict({name[4:]: value for name, value in saved.items() if name.startswith("net.")})
+    except RuntimeError as error:
+        raise ValueError(
+            f"trained: {path} holds another network than {folder / 'config.yaml'} says.\n{error}"
+        ) from error
+    set_constants(net, saved.get("loss.interior._extra_state", {}))
     return net.requires_grad_(False)
 
 

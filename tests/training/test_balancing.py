@@ -8,6 +8,7 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import nn
 
 from pinnfuse import PDE, FusedResidualLoss
+from pinnfuse.balancing import CausalWeights, ResidualAttention
 from pinnfuse.callbacks import LossBalancing, Refinement
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.domains import Box
@@ -139,6 +140,67 @@ def test_a_module_of_ones_own():
         module, torch.utils.data.DataLoader(points, batch_size=None)
     )
     assert isinstance(module.weights["heat"], torch.Tensor)
+
+
+class Own(LightningModule):
+    """Causal and attention weights, and balanced terms, by hand; all of their state in buffers."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.heat = FusedResidualLoss(PDE("u", "t x", equations={"heat": "u_t - u_xx"}), "torch")
+        self.start = FusedResidualLoss(PDE("u", "t x", equations={"start": "u - sin(pi*x)"}), "torch")
+        self.causal, self.attention = CausalWeights(0, 0.0, 1.0, pieces=4), ResidualAttention(32, rate=0.1)
+        self.register_buffer("weights", torch.ones(2))
+
+    def _both(self, points):
+        yield "heat", self.heat, points, self.causal
+        yield "start", self.start, points * torch.tensor([0.0, 1.0]), self.attention
+
+    def loss_terms(self, points):
+        terms = {}
+        for name, loss, where, weights in self._both(points):
+            out = loss.evaluate(self.net, where, weights(where))
+            terms[name] = out.loss
+            weights.update(where, out.residuals.detach())
+        return terms
+
+    def term_kernels(self, points):
+        parameters = list(self.net.parameters())
+        rows = {name: loss.linearise(self.net, where, parameters) for name, loss, where, _ in self._both(points)}
+        return {name: sum(j.square().sum() for _, j in chunks) for name, chunks in rows.items()}
+
+    def set_term_weights(self, weights):
+        self.weights.copy_(torch.stack([weights["heat"], weights["start"]]))
+
+    def training_step(self, points, index):
+        return self.weights @ torch.stack(list(self.loss_terms(points).values()))
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.net.parameters(), 1e-2)
+
+
+@pytest.mark.parametrize("scheme", ["gradient_norm", "ntk", "relobralo"])
+def test_a_module_of_ones_own_resumes_bit_for_bit(scheme, tmp_path):
+    points = Box({"t": (0, 1), "x": (0, 1)}).sample(32, torch.Generator().manual_seed(0))
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+
+    def fit(steps, resume=None):
+        module = Own()
+        trainer = Trainer(accelerator="cpu", max_steps=steps, callbacks=[LossBalancing(scheme, 3)], **quiet)
+        trainer.fit(module, torch.utils.data.DataLoader([points] * 20, batch_size=None), ckpt_path=resume)
+        if steps == 8:
+            trainer.save_checkpoint(tmp_path / "middle.ckpt")
+        return module.state_dict()
+
+    whole = fit(20)
+    fit(8)
+    resumed = fit(20, tmp_path / "middle.ckpt")
+    tensors = {name for name, value in whole.items() if isinstance(value, torch.Tensor)}
+    assert {"weights", "causal.losses", "attention.value"} <= tensors
+    assert all(torch.equal(whole[name], resumed[name]) for name in tensors)
+    assert not torch.equal(whole["weights"], torch.ones(2)) and whole["causal.losses"].max() > 0
 
 
 def test_mistakes(start):
