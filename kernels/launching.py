@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from threading import Lock, local
 from typing import Any, TypeVar
 
 import torch
@@ -26,7 +27,16 @@ SILENCE = 2.0
 
 _compiled: dict[Any, Any] = {}
 _known: set[Hashable] = set()
-_asked: list[tuple[Any, torch.device]] | None = None  # kernels of a rehearsal, compiled or to be
+_compiling = Lock()
+
+
+class _Rehearsal(local):
+    """Kernels that this thread's rehearsal has asked for, compiled or to be, and their device; None outside of one."""
+
+    asked: list[tuple[Any, torch.device]] | None = None
+
+
+_rehearsal = _Rehearsal()
 
 
 def step(key: Hashable, run: Callable[[], T], rehearse: Callable[[], Any] | None = None) -> T:
@@ -35,9 +45,11 @@ def step(key: Hashable, run: Callable[[], T], rehearse: Callable[[], Any] | None
     Which kernels these are is found by a rehearsal, in which launches do nothing: `rehearse`, or `run` where it leaves
     no trace beyond what it returns.
     """
-    if key in _known or triton.knobs.runtime.interpret or not hasattr(triton, "AsyncCompileMode"):
+    if key in _known or _rehearsal.asked is not None or triton.knobs.runtime.interpret:
         return run()
-    if not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+    if hasattr(triton, "AsyncCompileMode") and not (
+        torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    ):
         _compile_together(rehearse or run)
         _known.add(key)
     return run()
@@ -45,17 +57,16 @@ def step(key: Hashable, run: Callable[[], T], rehearse: Callable[[], Any] | None
 
 def _compile_together(rehearse: Callable[[], Any]) -> None:
     """Errors of the compiler are left to the launch itself."""
-    global _asked
     asked: list[tuple[Any, torch.device]] = []
-    with _whole_front_ends(), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
+    with _compiling, _whole_front_ends(), ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as threads:
         with triton.AsyncCompileMode(threads, ignore_errors=True) as mode:
-            _asked = asked
+            _rehearsal.asked = asked
             try:
                 rehearse()
             finally:
-                _asked = None
+                _rehearsal.asked = None
             if wait(mode.raw_futures, SILENCE).not_done:
-                log.warning("pinnfuse compiles %d kernels, once; Triton's cache keeps them", len(mode.raw_futures))
+                log.warning("pinnfuse compiles kernels (%d), once; Triton's cache keeps them", len(mode.raw_futures))
         wait([threads.submit(_load, kernel, device) for kernel, device in asked])
 
 
@@ -99,10 +110,10 @@ def launch(
     )  # what Triton would look at
     key = (kernel, args[0].device, args[0].dtype, values, shapes, tuple(options.values()))
     compiled = _compiled.get(key)
-    if _asked is not None:
+    if _rehearsal.asked is not None:
         if compiled is None:
             found = kernel.run(*args, grid=grid, warmup=True, **dict(zip(names, values, strict=True)), **options)
-            _asked.append((found, args[0].device))
+            _rehearsal.asked.append((found, args[0].device))
     elif compiled is None:
         log.info("compiling %s (kept in Triton's cache)", kernel.__name__)
         _compiled[key] = kernel[grid](*args, **dict(zip(names, values, strict=True)), **options)

@@ -64,7 +64,7 @@ def test_compiled_once_and_found_by_the_next_process(tmp_path, root):
         again = second[kind][0]
         assert again["new"] == 0 and sorted(again["asked"]) == sorted(cold["asked"])
         assert again["started"] == cold["started"]
-    assert len(first["messages"]) == 2 and "kernels, once" in first["messages"][0]
+    assert len(first["messages"]) == 2 and "compiles kernels (" in first["messages"][0]
 
 
 def test_an_unknown_card():
