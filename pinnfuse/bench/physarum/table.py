@@ -30,17 +30,25 @@ def show(report: dict[str, Any], console: Console) -> None:
             {True: "[green]yes[/]", False: "[red]no[/]"}.get(row.get("met"), ""),
         )
     console.print(table)
-    crowd = report["crowded"]
+    crowd, kernels = report["crowded"], any("triton" in row.get("backend", "") for row in report["rows"])
     console.print(
         f"deposits of {crowd['agents']:,} agents within 16 cells against evenly spread ones: "
         + ", ".join(f"{mode} {crowd[f'slowdown, {mode}']:.1f}x" for mode in ("count", "two-stage", "float"))
-        + f"; two-stage in 16 cells against even counts {crowd['slowdown, two-stage against uniform count']:.1f}x "
-        + f"(goal 3x, {'met' if crowd['met'] else 'missed'})",
+        + f"; two-stage in 16 cells against even counts {crowd['slowdown, two-stage against uniform count']:.1f}x"
+        + (f" (goal 3x, {'met' if crowd['met'] else 'missed'})" if kernels else ", from torch, which has one way only"),
         highlight=False,
     )
     for name, study in report["scaling"].items():
         console.print(
-            f"time against {name}: {1e6 * study['fixed_s']:.3g} us + {1e12 * study['each_s']:.3g} ps each, "
-            f"equal at {study['crossover']:.3g}, fit to {100 * study['relative_error']:.0f} %",
+            f"time against {name}: {_time(study['fixed_s'])} + {_time(study['each_s'])} each, "
+            f"equal at {study['crossover']:,.0f}, fit to {100 * study['relative_error']:.0f} %",
             highlight=False,
         )
+
+
+def _time(seconds: float) -> str:
+    """Three digits in the unit that suits them."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e12:.3g} ps"
