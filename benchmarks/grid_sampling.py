@@ -5,8 +5,8 @@
 float32 fields n x n, n^2 points: "swept" near their cells, as in semi-Lagrangian steps; "scattered" anywhere; "crowd"
 in 16 cells, where all shares of the field's gradient meet. Every variant is checked against float64 first; grid_sample
 rounds positions to [-1, 1], and its bicubic weights are others. Milliseconds as called, medians; "same bits": whether
-two gradients of the field agree bit for bit. Writes `<out>/<card>/grid_sampling.json`. Without a card: one small size, to
-see that it runs.
+two gradients of the field agree bit for bit. Writes `<out>/<card>/grid_sampling.json`. Without a card: one small size,
+to see that it runs.
 """
 
 from __future__ import annotations

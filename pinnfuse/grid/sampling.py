@@ -176,9 +176,9 @@ def _sampling(grid: Grid, space: tuple[int, ...], mode: str) -> tuple[Sampling, 
         numbers += [_first(grid, axis), 1 / h]
         largest *= 2.0  # the sizes of bicubic weights add up to 1.25 at most
         if not laid.periodic:
-            beyond = table(ghost_rows(grid, axis, laid.count, sampling.depth), laid.count, sampling.depth)
-            numbers += [*_walls(grid, axis, n), *beyond]
-            largest *= max(1.0, *map(abs, beyond))
+            ends = ghost_rows(grid, axis, laid.count, sampling.depth)
+            numbers += [*_walls(grid, axis, n), *table(ends, laid.count, sampling.depth)]
+            largest *= max([1.0, *(abs(w) for rows in ends for row in rows for w in row.weights)])
     return sampling, torch.tensor(numbers, dtype=torch.float64), largest
 
 

@@ -114,13 +114,16 @@ def test_sample_at_walls(centring):
 
 
 @pytest.mark.parametrize("centring", ["node", "cell"])
-def test_nearest_at_walls(centring):
+def test_nearest_at_walls(centring, interpreter, where):
     """Points, and walls that carry a value and lie where a point would; the same at both ends."""
     grid = Grid("x", 1.0, boundary=(Dirichlet(7.0), Dirichlet(9.0)), centring=centring)
-    u = torch.tensor([1.0, 2.0, 3.0])
-    far = torch.tensor([[-5.0], [20.0]])
-    found = sample(u, far, grid, mode="nearest").tolist()
-    assert found == ([7.0, 9.0] if centring == "node" else [1.0, 3.0])
+    far = torch.tensor([[-5.0], [20.0]], device=where)
+    for backend in ("torch", "triton"):
+        u = torch.tensor([1.0, 2.0, 3.0], device=where, requires_grad=True)
+        found = sample(u, far, grid, mode="nearest", backend=backend)
+        assert found.tolist() == ([7.0, 9.0] if centring == "node" else [1.0, 3.0])
+        (pulled,) = torch.autograd.grad(found.sum(), u)
+        assert pulled.tolist() == ([0.0, 0.0, 0.0] if centring == "node" else [1.0, 0.0, 1.0])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -207,6 +210,17 @@ def test_half_precision_sums_in_float32(dtype, interpreter, where):
         assert [t.dtype for t in found] == [dtype, dtype, torch.float32]
         close(found[:2], truth[:2], bound=torch.finfo(dtype).eps)
         close(found[2:], truth[2:], bound=1e-5)
+
+
+def test_precise_points_of_a_coarse_field(interpreter, where):
+    """Coordinates far from zero in float64, values in float32."""
+    grid = Grid("x", 1e-3, boundary="neumann", centring="cell", origin=5e4)
+    field = torch.randn(30, device=where)
+    points = 5e4 + 0.03 * torch.rand(25, 1, dtype=torch.float64, device=where)
+    upstream = torch.randn(25, device=where)
+    found = results(field, points, grid, "bicubic", "triton", upstream)
+    assert [t.dtype for t in found] == [torch.float32, torch.float32, torch.float64]
+    close(found, results(field.double(), points, grid, "bicubic", "torch", upstream.double()), bound=1e-6)
 
 
 def test_strides(interpreter, where):
