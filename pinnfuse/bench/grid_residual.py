@@ -27,6 +27,8 @@ from pinnfuse.bench.grid_promises import promises
 Row = dict[str, Any]
 BOUND = {"float32": 1e-5, "float64": 1e-12, "float16": 1e-2, "bfloat16": 8e-2}
 """Largest relative L2 error of loss and gradient against float64; beyond it there is no number."""
+GRAPHS_MB = 200
+"""Fields up to which steps are captured, too: beyond, the host's time is hidden, and every graph keeps its memory."""
 MOST_COORDINATES = 2**20
 """Points up to which nested autograd is measured."""
 
@@ -68,7 +70,8 @@ def run(settings: Settings, device: torch.device, out: str | Path, console: Cons
     for case in settings.training:
         work.append(("training", case, lambda c=case: train(c, settings.against, device, settings.seconds)))  # type: ignore[misc]
     for kind, case, call in work:
-        with console.status(f"{case.pde} {case.n}^{case.dimension} x {case.batch}, {case.boundary}, {kind}"):
+        what = f"{case.pde} {case.n}^{case.dimension} x {case.batch}, {case.boundary}, {kind}"
+        with console.status(what), timing.full_precision():
             report[kind] += call()
         report["promises"] = promises(report["rows"], report["training"])
         (folder / "grid_residual.json").write_text(json.dumps(report, indent=1) + "\n")
@@ -100,7 +103,7 @@ def measure(case: GridCase, against: Sequence[str], device: torch.device, second
             row["launches"] = _launches[key] if key in _launches else launches(step, inputs[0], device)
             _launches[key] = row["launches"]
             timed[name] = step
-            if device.type == "cuda":
+            if device.type == "cuda" and case.megabytes <= GRAPHS_MB:
                 try:
                     timed[f"{name}, graph"] = timing.graph(step, inputs[0])
                 except RuntimeError as reason:

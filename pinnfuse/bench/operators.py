@@ -105,8 +105,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
         report["promises"] = promises(report["rows"]) + small_promises(report["crossover"])
         (folder / "ops.json").write_text(json.dumps(report, indent=1) + "\n")
 
-    allowed, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
-    try:
+    with timing.full_precision():
         for operator in settings.operators:
             for size in settings.sizes:
                 case = size.case(operator)
@@ -121,8 +120,6 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
             for size in settings.small:
                 report["crossover"].append(crossover(size.case(operator), device, settings.seconds))
             save()
-    finally:
-        torch.backends.cudnn.allow_tf32 = allowed
     operator_table.show(report, console)
     operator_picture.draw(report, folder / "ops.png")
     console.print(f"wrote {folder / 'ops.json'} and ops.png", soft_wrap=True, highlight=False)
@@ -320,5 +317,6 @@ def crossover(case: Case, device: torch.device, seconds: float) -> Row:
     for engine, samples in timing.times(steps, [torch.empty(0)] * 2, device, seconds / 2).items():  # in turns
         row[engine] = timing.quantiles(samples)["median"]
     row["speedup"] = min(row["eager-roll"], row["eager-slice"]) / row["pinnfuse"]
-    row["of_best"] = row["pinnfuse"] / min(row["torch"], row.get("kernel", row["torch"]))  # beyond 1.1: the wrong path
+    if "kernel" in row:
+        row["of_best"] = row["pinnfuse"] / min(row["torch"], row["kernel"])  # beyond 1.1 "auto" took the wrong path
     return row
