@@ -327,6 +327,13 @@ def test_a_state_brings_its_seed() -> None:
     assert same(other.run(5), first.run(5)) and other.state_dict()["settings"]["seed"] == 3
 
 
+def test_a_state_of_a_thin_field(tmp_path) -> None:
+    """Whose sensors are nearer than the default of 9 cells."""
+    sim = Physarum((1, 40), 30, sensor_distance=1.0, backend="torch").run(3)
+    sim.save(tmp_path / "a.pt")
+    assert same(Physarum.load(tmp_path / "a.pt", backend="torch").run(3), sim.run(3))
+
+
 def test_a_state_of_other_settings_is_refused() -> None:
     state = Physarum(**SMALL).state_dict()
     with pytest.raises(ValueError, match="agents = 200"):
