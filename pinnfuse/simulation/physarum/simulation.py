@@ -308,7 +308,8 @@ class Physarum:
             maps = {name: state.get(name) for name in ("food", "obstacles")}
             places = torch.stack([state["x"], state["y"]], dim=1).double() / CELL
             options: dict[str, Any] = settings | maps | {"attraction": state["attraction"], "positions": places}
-            sim = cls(device=device, backend=backend, **options, **state["parameters"])
+            options["parameters"] = Parameters(**state["parameters"])
+            sim = cls(device=device, backend=backend, **options)
             sim.load_state_dict(state)
         except FileNotFoundError as error:
             raise ValueError(f"Physarum.load: no file at {path}. Check the path.") from error
