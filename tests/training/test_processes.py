@@ -44,7 +44,7 @@ def begin(root, folder, *arguments, rows=3):
     """Start a run and wait until it has written a few rows."""
     command = [sys.executable, str(root / "train.py"), *arguments, "--out", str(folder)]
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not (folder / "checkpoints" / "last.ckpt").exists() or len(steps(folder)) < rows:
         assert process.poll() is None, process.communicate()[1]
         if time.monotonic() > deadline:

@@ -1,7 +1,6 @@
 """Physarum over processes: the bits of one process, whatever their number; files that any number reads; a dead one."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -109,10 +108,8 @@ def test_one_process(monkeypatch) -> None:
 
 def test_two_and_four_processes_and_one_that_dies(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PINNFUSE_INTERPRET", "1")
-    start = time.monotonic()
     with pytest.raises(RuntimeError, match="process 1 of 2 ended with status 3; the others were stopped"):
         spawn(run_all, 2, tmp_path, None)
-    assert time.monotonic() - start < 60
     assert (tmp_path / "2-0").exists() and (tmp_path / "2-1").exists()
     whole = pair_of_one("torus").run(5)
     loaded = Physarum.load(tmp_path / "2.pt", backend="torch")
