@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from pinnfuse.bench import machine
+from pinnfuse.bench.operator_table import table
 from pinnfuse.grid import Dirichlet, Grid
 from pinnfuse.reference.cavity import CavityReference
 from pinnfuse.simulation import FluidSimulator
@@ -166,11 +165,11 @@ def _seconds(call: Any, device: torch.device) -> float:
 
 
 def _show(rows: Sequence[Row], console: Console) -> None:
-    table = Table("case", "n", "dtype", "steps", "ms/step", "error", "order", "divergence", "met?", box=SIMPLE_HEAD)
+    found = table("flows", ("case", "n", "dtype"), ("steps", "ms/step", "error", "order", "divergence", "met?"))
     for row in rows:
         error = row.get("decay_error", row.get("centre_line_error"))
         order = f"{row['order']:.2f}" if "order" in row else ""
         met = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[row.get("met")]
         cells = (str(row["steps"]), f"{row['ms_per_step']:.3g}", f"{error:.1e}", order, f"{row['divergence']:.1e}", met)
-        table.add_row(row["case"], str(row["n"]), row["dtype"], *cells)
-    console.print(table)
+        found.add_row(row["case"], str(row["n"]), row["dtype"], *cells)
+    console.print(found)
