@@ -68,12 +68,13 @@ def _brightness(image: Any) -> np.ndarray:
 
 def to_levels(field: Tensor, levels: int) -> Tensor:
     """The field in `levels` classes of equal area, uint8 of the same shape: 0 for the lowest; for terrain and caves.
+    Equal values share a class, the lower one, so that a field that is mostly zero is mostly 0.
 
     Raises:
-        ValueError: `levels` outside 2..256.
+        ValueError: `levels` outside 2..256, a field that is not finite.
     """
-    if not 2 <= levels <= 256:
-        raise ValueError(f"to_levels: `levels` must lie in 2..256; got {levels}. Choose fewer.")
-    values = field.detach().double().cpu().numpy()
+    if isinstance(levels, bool) or not isinstance(levels, int) or not 2 <= levels <= 256:
+        raise ValueError(f"to_levels: `levels` must be a whole number in 2..256; got {levels!r}. Choose fewer.")
+    values = checks.tensor("field", field).double().cpu().numpy()
     cuts = np.quantile(values, np.arange(1, levels) / levels)
-    return torch.from_numpy(np.searchsorted(cuts, values, side="right").astype(np.uint8))
+    return torch.from_numpy(np.searchsorted(cuts, values, side="left").astype(np.uint8))

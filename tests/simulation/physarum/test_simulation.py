@@ -175,8 +175,15 @@ def test_levels() -> None:
     levels = to_levels(torch.rand(50, 40), 7)
     assert levels.unique().tolist() == list(range(7))
     assert (levels.flatten().long().bincount() - 2000 / 7).abs().max() <= 1
-    with pytest.raises(ValueError, match="2..256"):
-        to_levels(torch.rand(4, 4), 1)
+    mostly_zero = torch.zeros(10, 10)
+    mostly_zero[0] = 1.0
+    assert torch.equal(to_levels(mostly_zero, 2), (mostly_zero > 0).byte())  # the median is zero
+    assert not to_levels(torch.ones(4, 4), 3).any()
+    for wrong in (1, 257, 2.5):
+        with pytest.raises(ValueError, match="2..256"):
+            to_levels(torch.rand(4, 4), wrong)
+    with pytest.raises(ValueError, match="`field` must be finite"):
+        to_levels(torch.full((4, 4), float("nan")), 3)
 
 
 # -- half precision
