@@ -60,6 +60,13 @@ def test_bilinear_sensing_is_exact_for_a_bilinear_field() -> None:
         assert float(value) == pytest.approx(2 + 3 * y + x + x * y / 4, abs=3e-3)  # angles are whole units: 1e-4
 
 
+def test_a_row_of_the_matrix_is_what_a_species_follows() -> None:
+    """Fields of 1 and 10 everywhere: 1 x 1 + 2 x 10 for the first species, 3 x 1 + 4 x 10 for the second."""
+    field = torch.ones(2, 8, 10) * torch.tensor([1.0, 10.0])[:, None, None]
+    sim = colony([[1.5, 1.5], [5.5, 5.5]], species=2, attraction=[[1, 2], [3, 4]], field=field)
+    assert stages.sense(sim.colony).tolist() == [[21, 43]] * 3
+
+
 def test_sensors_beyond_a_wall_read_the_last_cell() -> None:
     field = torch.arange(80.0).reshape(8, 10)
     sim = colony([[9.5, 7.5]], [0.0], field=field, boundary="walls")
