@@ -195,6 +195,8 @@ class PINN(RecordedModule):
             first = not self._recent and self.global_step == 0
             if first:
                 if self.training_spec.initialise:
+                    with torch.no_grad():  # the fitted loss may be tiny, and is no measure of divergence
+                        self.first_loss = parallel.mean(self.loss(self.net, batch)[0]).item()
                     fit_output_layer(self.net, self.loss, batch)
                 self.loss.check_finite(True)
             self._recent.append((self.global_step + 1, self._stepper.step(wrapped, batch, self.global_step)))

@@ -205,6 +205,15 @@ def test_divergence_is_named(start):
     assert not run.checkpoints.written or read_checkpoint(run.checkpoints.last)["pinnfuse"]["step"] < 100
 
 
+def test_divergence_is_measured_by_the_network_as_drawn(start):
+    short = ("--training.phases", '[{"optimizer": "adam", "steps": 5, "lr": 1e-6}]')
+    plain, fitted = start("plain", *short), start("fitted", *short, "--training.initialise", "true")
+    plain.fit()
+    fitted.fit()
+    assert fitted.module.first_loss == pytest.approx(plain.module.first_loss)
+    assert rows(fitted)[5]["loss/total"] < 0.7 * rows(plain)[5]["loss/total"]
+
+
 @pytest.mark.parametrize("stop", [12, 27])
 def test_gauss_newton_resumes_bit_for_bit(start, phases, stop):
     options = ("--training.phases", phases(adam=20, gauss_newton=15), "--training.resample_every", "4")
