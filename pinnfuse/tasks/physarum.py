@@ -17,7 +17,14 @@ from pinnfuse.tasks.task import Arrays, WindowTask
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RolloutTask(WindowTask):
-    """A window task whose samples are runs of a simulator: its start says less than the agents know."""
+    """A window task whose samples are runs of a simulator: its start says less than the agents know. No agent is lost,
+    so a prediction keeps the mean of the first field."""
+
+    def decode(self, inputs: Tensor, channels: Tensor) -> Tensor:
+        prediction = super().decode(inputs, channels)
+        now = self.trivial(inputs)[:, :, :1]
+        kept = prediction[:, :, :1] - (prediction[:, :, :1] - now).mean((-2, -1), keepdim=True)
+        return torch.cat([kept, prediction[:, :, 1:]], dim=2)
 
     def solve_block(self, generators: list[torch.Generator], device: torch.device) -> Arrays:
         return {"fields": torch.stack([self.sample(g).to(device) for g in generators])}

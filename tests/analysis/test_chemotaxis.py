@@ -45,7 +45,7 @@ def test_finds_the_coefficients_of_its_own_solutions() -> None:
 @pytest.mark.parametrize("jitter", [90.0, 180.0])
 def test_finds_the_mobility_of_random_walkers(jitter) -> None:
     """v^2/4 (1 + g)/(1 - g) for a heading that keeps the share g = sin(a)/a of its direction; agents that smell nothing
-    are not attracted. Their density is a count, whose noise an ordinary fit would take for a mobility of 0 or below."""
+    are not attracted."""
     levels = torch.stack([colony(seed, jitter=jitter, attraction=[[0.0]]) for seed in (0, 1)])
     fit = fit_chemotaxis(levels, 4.0, 2.0, waves=3, saturation=1.0)
     a = math.radians(jitter)
@@ -53,6 +53,14 @@ def test_finds_the_mobility_of_random_walkers(jitter) -> None:
     assert fit.coefficients["mobility"] == pytest.approx((1 + g) / (1 - g) / 4, rel=0.15)
     assert abs(fit.coefficients["attraction"]) < 0.02
     assert expected(Physarum((64, 64), 100, jitter=jitter))["mobility"] == pytest.approx((1 + g) / (1 - g) / 4)
+
+
+def test_a_steady_state_does_not_hide_the_mobility() -> None:
+    """Walkers spread evenly, so that there is counting noise only: least squares without instruments gives -0.0007."""
+    options = {"jitter": 180.0, "attraction": [[0.0]]}
+    runs = [rollout(Physarum((48, 48), 20_000, seed=k, **options).run(2), 17, 1, 1) for k in (0, 1)]
+    fit = fit_chemotaxis(torch.stack(runs), 1.0, 1.0, waves=4, saturation=1.0)
+    assert 0.15 < fit.coefficients["mobility"] < 0.45  # 0.25
 
 
 def test_agents_that_smell_are_attracted() -> None:

@@ -45,6 +45,15 @@ def test_arrays_are_as_announced(made):
     assert task.by_field(targets).shape[:2] == (task.block, len(task.fields))
 
 
+def test_no_agent_is_lost_in_a_prediction():
+    task = tasks.get("physarum", **SMALL["physarum"])
+    inputs, channels = torch.rand(3, 2, 2, 8, 8), torch.randn(3, 4, 8, 8)
+    prediction = task.decode(inputs, channels)
+    before, after = (v.mean((-2, -1)) for v in (task.trivial(inputs), prediction))
+    assert torch.allclose(after[:, :, 0], before[:, :, 0], atol=1e-6)
+    assert not torch.allclose(after[:, :, 1], before[:, :, 1], atol=1e-3)  # the field decays
+
+
 @pytest.mark.parametrize("centring", ["node", "cell"])
 @pytest.mark.parametrize("contrast", [(12.0, 3.0), (1.0, 1000.0)], ids=str)
 def test_darcys_solution_has_no_residual(centring, contrast):
