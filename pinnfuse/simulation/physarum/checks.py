@@ -167,7 +167,7 @@ def state(state: Mapping[str, Any], colony: Colony) -> None:
     """Tensors of the right shapes, agents where kernels may look for them, and all maps that the colony has."""
     (height, width), count = colony.shape, len(colony.x)
     ranges = {"x": width * CELL, "y": height * CELL, "heading": TURN, "kind": colony.species, "identity": 2**31}
-    for name, top in (ranges | {"clock": 2**63 - 1}).items():
+    for name, top in (ranges | {"clock": 2**63}).items():
         values, size = state[name], (2 if name == "clock" else count,)
         if tuple(values.shape) != size or not 0 <= int(values.min()) <= int(values.max()) < top:
             raise ValueError(
