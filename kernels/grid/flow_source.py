@@ -489,20 +489,15 @@ def _from_ghosts(flow: Flow, pull: str, axis: int) -> list[str]:
     count = flow.count_c if coefficient else flow.count_f
     s, table = AXES[axis], f"w_ptr + {flow.table(axis, coefficient)}"
     size = f"B{s.upper()}" if axis < 2 else "1"
-    ends = (
-        (f"{s}0 < {count}", "tl.zeros([1, 1], tl.int32) - 1 - k"),
-        (f"{s}0 + {size} > n{s} - {count}", f"tl.zeros([1, 1], tl.int32) + n{s} + k"),
-    )
-    lines = []
-    for end, (near, place) in enumerate(ends):
-        share = f"fold({s}, n{s}, k, {end}, {table}, {flow.depth}, {count})"
-        if coefficient and flow.limited:
-            line = f"{_line('c', axis, flow.dimension, False)}, n{s}, c{s}, {_on(axis, flow.dimension)}"
-            share = f"limited_fold({s}, {line}, {end}, {table}, ACC)"
-        lines += [
-            f"if {near}:  # what ghost points received",
-            f"    for k in range({flow.depth}):",
-            f"        got = {pull}({_arguments(flow, axis, GHOST, True, place)})",
-            f"        total += {share} * got",
-        ]
-    return lines
+    share = f"fold({s}, n{s}, k, end, {table}, {flow.depth}, {count})"
+    if coefficient and flow.limited:
+        line = f"{_line('c', axis, flow.dimension, False)}, n{s}, c{s}, {_on(axis, flow.dimension)}"
+        share = f"limited_fold({s}, {line}, end, {table}, ACC)"
+    first, last = f"tl.where({s}0 < {count}, 0, 1)", f"tl.where({s}0 + {size} > n{s} - {count}, 2, 1)"
+    return [
+        f"for i in range({flow.depth} * {first}, {flow.depth} * {last}):  # what ghost points received, at both ends",
+        f"    end, k = i // {flow.depth}, i % {flow.depth}",
+        f"    at = tl.zeros([1, 1], tl.int32) + tl.where(end == 0, -1 - k, n{s} + k)",
+        f"    got = {pull}({_arguments(flow, axis, GHOST, True, 'at')})",
+        f"    total += {share} * got",
+    ]

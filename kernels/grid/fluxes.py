@@ -75,13 +75,10 @@ def read_zero(line, p, n, step, on, MODE: tl.constexpr, ACC: tl.constexpr):
 
 
 @triton.jit
-def fold(p, n, g, END: tl.constexpr, table_ptr, DEPTH: tl.constexpr, COUNT: tl.constexpr):
-    """The weight that point p has in the ghost point g + 1 steps outside an end."""
-    if END == 0:  # noqa: SIM108 - one branch is compiled
-        k = p
-    else:
-        k = n - 1 - p
-    return tl.load(table_ptr + (END * DEPTH + g) * (COUNT + 1) + k, mask=(k >= 0) & (k < COUNT), other=0.0)
+def fold(p, n, g, end, table_ptr, DEPTH: tl.constexpr, COUNT: tl.constexpr):
+    """The weight that point p has in the ghost point g + 1 steps outside an end, 0 or 1."""
+    k = tl.where(end == 0, p, n - 1 - p)
+    return tl.load(table_ptr + (end * DEPTH + g) * (COUNT + 1) + k, mask=(k >= 0) & (k < COUNT), other=0.0)
 
 
 @triton.jit
@@ -104,22 +101,22 @@ def limited_ghost(line, n, step, on, END: tl.constexpr, table_ptr, ACC: tl.const
 
 
 @triton.jit
-def limited_fold(p, line, n, step, on, END: tl.constexpr, table_ptr, ACC: tl.constexpr):
+def limited_fold(p, line, n, step, on, end, table_ptr, ACC: tl.constexpr):
     """The derivative of the value outside an end by that of point p."""
-    first, turn = (n - 1) * END, (1 - 2 * END) * step
+    first, turn = (n - 1) * end, (1 - 2 * end) * step
     line += first * step
     c0 = tl.load(line, mask=on, other=0.0).to(ACC)
     c1 = tl.load(line + turn, mask=on, other=0.0).to(ACC)
     c2 = tl.load(line + 2 * turn, mask=on, other=0.0).to(ACC)
     a, b = c1 - c0, c2 - c1
-    steep = tl.load(table_ptr + 2 * END) * tl.where(a * b > 0, 1.0, 0.0)
+    steep = tl.load(table_ptr + 2 * end) * tl.where(a * b > 0, 1.0, 0.0)
     by_a = (tl.abs(a) <= tl.abs(b)) & (tl.abs(a) <= tl.abs(c0))
     by_b = tl.abs(b) <= tl.abs(c0)
     by_c = tl.where((a > 0) == (c0 > 0), 1.0, -1.0)
     s0 = tl.where(by_a, -1.0, tl.where(by_b, 0.0, by_c))
     s1 = tl.where(by_a, 1.0, tl.where(by_b, -1.0, 0.0))
     s2 = tl.where(by_a, 0.0, tl.where(by_b, 1.0, 0.0))
-    k = (n - 1) * END + (1 - 2 * END) * p
+    k = (n - 1) * end + (1 - 2 * end) * p
     slope = tl.where(k == 0, s0, tl.where(k == 1, s1, tl.where(k == 2, s2, 0.0)))
     return tl.where(k == 0, 1.0, 0.0) - steep * slope
 
