@@ -27,7 +27,7 @@ from pinnfuse.problems.spec import ModelSpec, TrainingSpec, quasi_newton
 from pinnfuse.reference import CavityReference
 
 # within it the equations count less: beside the corners inertia still grows like 1 / r, which no network follows. With
-# the weight r^2 / (r^2 + 0.05^2) 93 % of a trained network's loss came from 1 % of the points, all of them there
+# the weight r^2 / (r^2 + 0.05^2) all of a trained network's loss lay there (`benchmarks/cavity_corners.py`)
 _RADIUS = 0.1
 
 
