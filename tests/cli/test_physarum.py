@@ -154,10 +154,10 @@ def test_a_run_over_two_processes_writes_the_same_files(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_process_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Bands are checked before processes start; a film that cannot be made is found by the one that makes it."""
+    """Bands are checked before processes start; a palette by every process, of which one is heard."""
     for options, message in (
         ([], "bands of 10 rows are thinner than what a step reaches"),
-        (["--shape", "60x30", "--palette", "slimy"], "process 0 of 2 ended: ValueError: palette: unknown 'slimy'"),
+        (["--shape", "60x30", "--palette", "slimy"], "of 2 ended: ValueError: palette: unknown 'slimy'"),
     ):
         assert main([*SMALL, "--devices", "2", *options, "--out", str(tmp_path / "a.gif")]) == 1
         error = capsys.readouterr().err
