@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 
+from pinnfuse.cli.parsing import names
+
 if TYPE_CHECKING:
     import torch
 
@@ -31,7 +33,7 @@ def bench(options: Namespace, device: torch.device, console: Console) -> int:
 
 
 def _sizes(option: str, text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
+    parts = names(text)
     if not all(part.isdecimal() and int(part) >= 8 and int(part) % 2 == 0 for part in parts):
         raise ValueError(f"--{option}: expected even numbers of cells from 8 on, separated by commas; got {text!r}.")
     return sorted(map(int, parts))

@@ -30,7 +30,8 @@ def bench(options: Namespace, device: torch.device, console: Console) -> int:
     from pinnfuse.bench import grid_residual
     from pinnfuse.bench.grid_engines import ENGINES, GridCase
     from pinnfuse.bench.grid_equations import SIX
-    from pinnfuse.cli.operators import names, size
+    from pinnfuse.cli.operators import size
+    from pinnfuse.cli.parsing import names
     from pinnfuse.errors import nearest
 
     def known(option: str, found: list[str], allowed: tuple[str, ...]) -> list[str]:

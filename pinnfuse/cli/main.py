@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pinnfuse.cli import compiling, fluid, grid, operators, physarum, profiling
+from pinnfuse.cli.parsing import names
 from pinnfuse.errors import BackendUnavailable, ProcessDied
 
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return physarum.run(options.physarum, _device(options.physarum.device), _console())
         if command == "profile":
             target = options.profile.subcommand
-            run = {"physarum": physarum.profile, "ops": profiling.ops, "train": profiling.train}[target]
+            run = {"physarum": profiling.physarum, "ops": profiling.ops, "train": profiling.train}[target]
             return run(options.profile[target], _device(options.profile[target].device), _console())
         if options.bench.subcommand == "physarum":
             return physarum.bench(options.bench.physarum, _device(options.bench.physarum.device), _console())
@@ -100,7 +101,7 @@ def _parser() -> ArgumentParser:
     targets = profile.add_subcommands()
     targets.add_subcommand("ops", profiling.ops_parser(), help="an operator on a grid against its native form")
     targets.add_subcommand("train", profiling.train_parser(), help="a training step of a problem")
-    targets.add_subcommand("physarum", physarum.profile_parser(), help="a step of the simulation")
+    targets.add_subcommand("physarum", profiling.physarum_parser(), help="a step of the simulation")
 
     commands.add_subcommand("physarum", physarum.parser(), help="run the simulation and write pictures")
     return parser
@@ -140,14 +141,14 @@ def _bench_jets(options: Namespace) -> int:
     from pinnfuse.bench import Settings, run
 
     settings = Settings(
-        cases=_names(options.cases),
+        cases=names(options.cases),
         widths=_integers("--widths", options.widths),
         depths=_integers("--depths", options.depths),
         points=_integers("--points", options.points),
         dtype=options.dtype,
-        precisions=_names(options.precision),
+        precisions=names(options.precision),
         backend=options.backend,
-        against=_names(options.against),
+        against=names(options.against),
         device=str(_device(options.device)),
         seconds=options.seconds,
     )
@@ -160,15 +161,11 @@ def _console(**options: bool) -> Console:
     return console if console.is_terminal else Console(**options, width=130)  # type: ignore[arg-type]
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _integers(option: str, text: str) -> list[int]:
-    names = _names(text)
-    if not names or not all(name.isdecimal() and int(name) > 0 for name in names):
+    found = names(text)
+    if not found or not all(name.isdecimal() and int(name) > 0 for name in found):
         raise ValueError(f"{option}: expected positive integers separated by commas; got {text!r}.")
-    return [int(name) for name in names]
+    return [int(name) for name in found]
 
 
 def _device(name: str):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 
+from pinnfuse.cli.parsing import names
+
 if TYPE_CHECKING:
     from pinnfuse.bench.operators import Size
 
@@ -43,11 +45,6 @@ def bench(options: Namespace, device: Any, console: Console) -> int:
     )
     rows = run(settings, options.out, console)
     return 1 if any("failed" in row for row in rows) else 0
-
-
-def names(text: str) -> list[str]:
-    """Of a comma-separated list."""
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def size(text: str, option: str) -> Size:

@@ -1,4 +1,4 @@
-"""A command's parser whose help says what an option is and its default, and not how it is parsed."""
+"""What commands share: a parser whose help says what an option is and not how it is parsed; lists and sizes as text."""
 
 from __future__ import annotations
 
@@ -21,3 +21,16 @@ class PlainParser(ArgumentParser):
     """Keeps its own form of help where it is a subcommand, which otherwise takes its parent's."""
 
     formatter_class: Any = property(lambda self: PlainHelp, lambda self, value: None)
+
+
+def names(text: str) -> list[str]:
+    """Of "a, b": ["a", "b"]."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def height_and_width(text: str) -> tuple[int, int]:
+    """Of the option `--shape`, "300x400": (300, 400)."""
+    sides = text.lower().split("x")
+    if len(sides) != 2 or not all(side.isdecimal() for side in sides):
+        raise ValueError(f"--shape: expected HEIGHTxWIDTH, e.g. 400x400; got {text!r}.")
+    return int(sides[0]), int(sides[1])

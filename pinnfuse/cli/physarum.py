@@ -1,4 +1,4 @@
-"""`pinnfuse physarum`, `pinnfuse bench physarum`, `pinnfuse profile physarum`: options, and what they start."""
+"""`pinnfuse physarum` and `pinnfuse bench physarum`: options, and what they start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 
-from pinnfuse.cli.parsing import PlainParser
+from pinnfuse.cli.parsing import PlainParser, height_and_width, names
 
 
 def bench_parser() -> ArgumentParser:
@@ -63,8 +63,8 @@ def parser() -> ArgumentParser:
     pictures.add_argument("--every", type=int, default=10, metavar="N", help="steps between frames")
     pictures.add_argument("--fps", type=float, default=20.0, metavar="X", help="frames per second")
     pictures.add_argument("--size", type=int, default=800, metavar="N", help="longest side, in pixels")
-    names = f"in turn: {', '.join(PALETTES)}; the last {len(QUALITATIVE)} in steps"
-    pictures.add_argument("--palette", type=str, default="slime", metavar="NAMES", help=names)
+    palettes = f"in turn: {', '.join(PALETTES)}; the last {len(QUALITATIVE)} in steps"
+    pictures.add_argument("--palette", type=str, default="slime", metavar="NAMES", help=palettes)
     pictures.add_argument("--cycle", type=int, default=0, metavar="N", help="places of 256 a palette turns each frame")
 
     run = parser.add_argument_group("run")
@@ -129,7 +129,7 @@ def run(options: Namespace, device: Any, console: Console) -> int:
         raise ValueError("--save_every: needs a file; add --save.")
     if options.devices < 1:
         raise ValueError(f"--devices: expected at least 1; got {options.devices}.")
-    if not _names(options.out):
+    if not names(options.out):
         raise ValueError("--out: expected files, e.g. slime.gif or a.gif,a.png; got none.")
     if options.save:
         check_writable(options.save)
@@ -152,7 +152,7 @@ def _check_bands(options: Namespace) -> None:
 
     if options.resume or (options.image and not options.shape):
         return
-    shape = _shape(options.shape or "400x400")
+    shape = height_and_width(options.shape or "400x400")
     integers, _ = tables(changed(Parameters(), _numbers(options)), torch.eye(1), shape)
     halo_for(*reach(integers, options.sensing == "bilinear"), options.window, shape[0], options.devices)
 
@@ -199,9 +199,9 @@ def _film(options: Namespace, sim: Any, console: Console) -> None:
             written = film(
                 sim,
                 options.steps,
-                _names(options.out),
+                names(options.out),
                 every=options.every,
-                palettes=_names(options.palette),
+                palettes=names(options.palette),
                 cycle=options.cycle,
                 fps=options.fps,
                 size=options.size,
@@ -237,7 +237,7 @@ def _colony(options: Namespace, device: Any) -> Any:
         raise ValueError("--food: a new colony has no food map here. Use pinnfuse.simulation.Physarum(food=...).")
     if options.strength is not None and not options.image:
         raise ValueError("--strength: is that of an image; add --image.")
-    shape = None if options.shape is None else _shape(options.shape)
+    shape = None if options.shape is None else height_and_width(options.shape)
     given = FRESH | {name: getattr(options, name) for name in FRESH if getattr(options, name) is not None}
     made: dict[str, Any] = given | numbers | {"device": device, "backend": options.backend}
     species = given["species"]
@@ -251,15 +251,11 @@ def _colony(options: Namespace, device: Any) -> Any:
 def _same_colony(options: Namespace, settings: dict[str, Any]) -> None:
     """A resumed colony has its settings: refuse options that would change them, rather than ignore them."""
     given: dict[str, Any] = {name: getattr(options, name) for name in (*FRESH, "image", "strength")}
-    given["shape"] = None if options.shape is None else _shape(options.shape)
+    given["shape"] = None if options.shape is None else height_and_width(options.shape)
     for name, value in given.items():
         if value is not None and (name not in settings or settings[name] != value):
             has = f"has {settings[name]}" if name in settings else "has its start behind it"
             raise ValueError(f"--{name}: a resumed colony {has}; got {value}. Leave out --{name} or --resume.")
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 class _Live:
@@ -280,60 +276,10 @@ class _Live:
             self.run.finish()
 
     def _start(self) -> Any:
-        import os
         from pathlib import Path
 
-        import wandb
+        from pinnfuse.tracking import start_run
 
-        from pinnfuse.tracking.wandb import logged_in
-
-        folder = Path(_names(self.options.out)[0]).resolve().parent
+        folder = Path(names(self.options.out)[0]).resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
-        return wandb.init(
-            project="pinnfuse-physarum",
-            dir=folder,
-            mode=os.environ.get("WANDB_MODE") or ("online" if logged_in() else "offline"),  # type: ignore[arg-type]
-            config=self.options.as_dict(),
-            settings=wandb.Settings(silent=True, quiet=True, console="off"),
-        )
-
-
-def profile_parser() -> ArgumentParser:
-    usage = "pinnfuse profile physarum --out FOLDER [options]"
-    parser = PlainParser(
-        usage=usage, description="Where the time of a step of Physarum goes; a trace for Perfetto, stacks."
-    )
-    parser.add_argument("--shape", type=str, default="400x400", help="HEIGHTxWIDTH in cells")
-    parser.add_argument("--agents", type=int, default=5000, help="how many")
-    parser.add_argument("--steps", type=int, default=20, help="traced")
-    parser.add_argument("--warm_up", type=int, default=5, help="steps before")
-    parser.add_argument("--backend", type=str, default="auto", help="auto, torch or triton")
-    parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
-    parser.add_argument("--out", type=str, required=True, help="folder for physarum.pt.trace.json and physarum.folded")
-    parser.add_argument("--logger", type=str, default=None, help="wandb uploads the files; or nothing")
-    return parser
-
-
-def profile(options: Namespace, device: Any, console: Console) -> int:
-    from pinnfuse.profiling import profile
-    from pinnfuse.profiling.table import show
-    from pinnfuse.simulation import Physarum
-
-    if options.logger not in (None, "wandb"):
-        raise ValueError(f"--logger: expected 'wandb' or nothing; got {options.logger!r}.")
-    sim = Physarum(_shape(options.shape), options.agents, device=device, backend=options.backend)
-    counts = {"steps": options.steps, "warm_up": options.warm_up}
-    found = profile(sim.step, options.out, "physarum", device=device, named=sim.named_ranges, **counts)
-    show(found, console)
-    if options.logger:
-        from pinnfuse.tracking.files import upload
-
-        upload(found.files, "pinnfuse-profile", "trace", options.out)
-    return 0
-
-
-def _shape(text: str) -> tuple[int, int]:
-    sides = text.lower().split("x")
-    if len(sides) != 2 or not all(side.isdecimal() for side in sides):
-        raise ValueError(f"--shape: expected HEIGHTxWIDTH, e.g. 400x400; got {text!r}.")
-    return int(sides[0]), int(sides[1])
+        return start_run("pinnfuse-physarum", folder, self.options.as_dict())

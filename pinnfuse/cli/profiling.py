@@ -1,4 +1,4 @@
-"""`pinnfuse profile ops` and `pinnfuse profile train`: options, and what they start."""
+"""`pinnfuse profile ops | train | physarum`: options, and what they start."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
+
+from pinnfuse.cli.parsing import PlainParser, height_and_width
 
 
 def _common(parser: ArgumentParser, files: str) -> ArgumentParser:
@@ -41,7 +43,7 @@ def ops(options: Namespace, device: Any, console: Console) -> int:
             raise ValueError(f"--{option}: unknown {given!r}. {nearest(given, known)}")
     if options.size < 8 or options.batch < 1:
         raise ValueError(f"--size, --batch: expected 8 or more and 1 or more; got {options.size} and {options.batch}.")
-    _logger(options)
+    _check_logger(options)
     case = Case(options.operator, options.size, options.batch)
     given = [x.requires_grad_() for x in case.inputs(device)]
     upstream = torch.rand_like(build("pinnfuse", case)(*given))
@@ -80,7 +82,7 @@ def train(options: Namespace, device: Any, console: Console) -> int:
     from pinnfuse.profiling import profile
     from pinnfuse.profiling.table import show
 
-    _logger(options)
+    _check_logger(options)
     step = _training_step(options.pde, options.problem, options.backend, device)
     found = profile(step, options.out, "train", device=device, steps=options.steps, warm_up=options.warm_up)
     show(found, console)
@@ -120,7 +122,31 @@ def _training_step(pde: str, name: str | None, backend: str, device: Any) -> Cal
     return step
 
 
-def _logger(options: Namespace) -> None:
+def physarum_parser() -> ArgumentParser:
+    parser = PlainParser(
+        usage="pinnfuse profile physarum --out FOLDER [options]",
+        description="Where the time of a step of Physarum goes; a trace for Perfetto, stacks.",
+    )
+    parser.add_argument("--shape", type=str, default="400x400", help="HEIGHTxWIDTH in cells")
+    parser.add_argument("--agents", type=int, default=5000, help="how many")
+    parser.add_argument("--backend", type=str, default="auto", help="auto, torch or triton")
+    return _common(parser, "physarum.pt.trace.json and physarum.folded")
+
+
+def physarum(options: Namespace, device: Any, console: Console) -> int:
+    from pinnfuse.profiling import profile
+    from pinnfuse.profiling.table import show
+    from pinnfuse.simulation import Physarum
+
+    _check_logger(options)
+    sim = Physarum(height_and_width(options.shape), options.agents, device=device, backend=options.backend)
+    counts = {"steps": options.steps, "warm_up": options.warm_up}
+    found = profile(sim.step, options.out, "physarum", device=device, named=sim.named_ranges, **counts)
+    show(found, console)
+    return _upload(options, found.files)
+
+
+def _check_logger(options: Namespace) -> None:
     if options.logger not in (None, "wandb"):
         raise ValueError(f"--logger: expected 'wandb' or nothing; got {options.logger!r}.")
 
