@@ -2,7 +2,7 @@
 
 Along each axis a field is extended beyond walls by the polynomial through the numbers nearest the end, its wall's own
 among them (`pinnfuse.grid.stencils.ghost_rows`); a coefficient, of which the boundary says nothing, by the points
-inside. Then one formula holds everywhere. The adjoint of the kernels is derived in `kernels/grid/flow_source.py`.
+inside. Then one formula holds everywhere. The adjoint of the kernels is derived in `kernels/grid/flow_lines.py`.
 """
 
 from __future__ import annotations
