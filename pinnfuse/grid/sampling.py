@@ -22,9 +22,9 @@ from torch import Tensor
 from pinnfuse.errors import nearest
 from pinnfuse.grid.boundary import Dirichlet
 from pinnfuse.grid.dispatch import choose
+from pinnfuse.grid.ghosts import extend, table
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.stencils import ghost_rows
-from pinnfuse.grid.transport import extend, table
 from pinnfuse.kernels.grid.sampling import TAPS, Axis, Sampling
 
 BEYOND = 3

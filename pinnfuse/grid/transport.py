@@ -7,9 +7,10 @@ inside. Then one formula holds everywhere. The adjoint of the kernels is derived
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,10 +18,12 @@ from torch import Tensor
 from pinnfuse.errors import nearest
 from pinnfuse.grid.boundary import Neumann
 from pinnfuse.grid.dispatch import choose
+from pinnfuse.grid.ghosts import Wall
 from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.stencils import Row, fit, ghost_rows
+from pinnfuse.grid.transport_fused import fused
+from pinnfuse.grid.transport_reference import Transport, plain
 from pinnfuse.kernels.grid.flow import Flow
-from pinnfuse.kernels.grid.hashing import hash_once
 
 FORMS = ("advective", "conservative", "skew")
 FACES = {
@@ -33,31 +36,6 @@ FACES = {
 """Weights of linear face values on the points from the upwind side to the downwind side."""
 SCHEMES = {"central": 0, "upwind1": 2, "upwind3": 4, "van_leer": 2, "weno5": 4}
 """Schemes of convection, and how many numbers nearest a wall give the points outside (central: order + 1)."""
-Ends = tuple[tuple[Row, ...], ...]
-
-
-@dataclass(frozen=True)
-class Wall:
-    """One end of an axis for diffusion of order 2: whether k is extrapolated to the wall (else the first point lies on
-    it), and the factor of the row there, the inverse of its share of a control volume."""
-
-    extrapolated: bool = True
-    factor: float = 1.0
-
-
-@hash_once
-@dataclass(frozen=True)
-class Transport:
-    """A convection or diffusion operator on a grid: the kernel's layout, and per axis what lies beyond the walls.
-
-    Of diffusion of order 2 `walls` takes the place of `ghosts_c`; both are empty for a periodic axis.
-    """
-
-    flow: Flow
-    grid: Grid
-    ghosts_f: tuple[Ends, ...]
-    ghosts_c: tuple[Ends, ...]
-    walls: tuple[tuple[Wall, ...], ...] = ()
 
 
 def convection(
@@ -108,8 +86,7 @@ def convection(
             f"convection: `velocity` must be [..., {d}, *space] with space {list(space)}; got {list(velocity.shape)}. "
             "Stack its components with torch.stack((...), dim=-3) for two axes."
         )
-    transport = _convection(grid, scheme, form, order)
-    return _run("convection", transport, f, velocity, 1, backend)
+    return _run(_convection(grid, scheme, form, order), f, velocity, backend)
 
 
 def diffusion(u: Tensor, k: Tensor | float, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
@@ -144,7 +121,7 @@ def diffusion(u: Tensor, k: Tensor | float, grid: Grid, *, order: int | None = N
         k = k.expand(space)
     if grid.check(k, "diffusion", "k") != space:
         raise ValueError(f"diffusion: `k` must be [..., *space] with space {list(space)}; got {list(k.shape)}.")
-    return _run("diffusion", _diffusion(grid, order), u, k.unsqueeze(-grid.dimension - 1), 1, backend)
+    return _run(_diffusion(grid, order), u, k.unsqueeze(-grid.dimension - 1), backend)
 
 
 @lru_cache(maxsize=256)
@@ -152,7 +129,18 @@ def _convection(grid: Grid, scheme: str, form: str, order: int) -> Transport:
     count = SCHEMES[scheme] or order + 1
     weights = FACES.get(order if scheme == "central" else scheme, ())
     reach = len(weights) // 2 or {"van_leer": 2, "weno5": 3}[scheme]
-    return _transport(grid, "convection", scheme, form, reach, weights, scheme != "central", reach, count, count)
+    return _transport(
+        grid,
+        kind="convection",
+        scheme=scheme,
+        form=form,
+        reach=reach,
+        weights=tuple(map(float, weights)),
+        split=scheme != "central",
+        depth=reach,
+        count_f=count,
+        count_c=count,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -160,9 +148,17 @@ def _diffusion(grid: Grid, order: int) -> Transport:
     p = order // 2
     points = tuple((Fraction(2 * t - 1, 2) * sign, 0) for t in range(1, p + 1) for sign in (1, -1))
     staggered, midpoint = (fit(points, m, Fraction(0))[::2] for m in (1, 0))
-    count_k = 3 if order == 2 else order
     found = _transport(
-        grid, "diffusion", f"order {order}", "", p, (*staggered, *midpoint), False, 2 * p - 1, order + 1, count_k
+        grid,
+        kind="diffusion",
+        scheme=f"order {order}",
+        form="",
+        reach=p,
+        weights=tuple(map(float, (*staggered, *midpoint))),
+        split=False,
+        depth=2 * p - 1,
+        count_f=order + 1,
+        count_c=3 if order == 2 else order,
     )
     return found if order > 2 else _finite_volumes(found)
 
@@ -183,297 +179,53 @@ def _finite_volumes(transport: Transport) -> Transport:
     return replace(transport, flow=limited, ghosts_f=tuple(ghosts), walls=tuple(walls))
 
 
-def _transport(
-    grid: Grid,
-    kind: str,
-    scheme: str,
-    form: str,
-    reach: int,
-    weights: tuple[Fraction, ...],
-    split: bool,
-    depth: int,
-    count_f: int,
-    count_c: int,
-) -> Transport:
-    periodic = tuple(grid.periodic[axis] for axis in reversed(grid.axes))
-    numbers = tuple(map(float, weights))
-    flow = Flow(kind, scheme, form, grid.dimension, periodic, reach, numbers, split, depth, count_f, count_c)
-    ghosts_f = tuple(ghost_rows(grid, axis, count_f, depth) for axis in grid.axes)
-    ghosts_c = tuple(ghost_rows(grid, axis, count_c, depth, known_outside=False) for axis in grid.axes)
+def _transport(grid: Grid, **layout: Any) -> Transport:
+    """On a grid; `layout` is what `Flow` holds besides its dimension and periods."""
+    flow = Flow(dimension=grid.dimension, periodic=tuple(grid.periodic[axis] for axis in reversed(grid.axes)), **layout)
+    ghosts_f = tuple(ghost_rows(grid, axis, flow.count_f, flow.depth) for axis in grid.axes)
+    ghosts_c = tuple(ghost_rows(grid, axis, flow.count_c, flow.depth, known_outside=False) for axis in grid.axes)
     return Transport(flow, grid, ghosts_f, ghosts_c)
 
 
-def _run(name: str, transport: Transport, f: Tensor, c: Tensor, leading: int, backend: str) -> Tensor:
-    """Broadcast the leading dimensions, check the numbers of points, choose the backend."""
-    grid, flow = transport.grid, transport.flow
-    d = grid.dimension
-    _check(name, grid.axes, flow, tuple(f.shape[-d:]))
-    other = "k" if name == "diffusion" else "velocity"
+def _run(transport: Transport, f: Tensor, c: Tensor, backend: str) -> Tensor:
+    """Broadcast the leading dimensions, check the numbers of points, choose the backend.
+
+    Args:
+        f: `[..., *space]`.
+        c: `[..., components, *space]`.
+    """
+    flow, d = transport.flow, transport.grid.dimension
+    _check(transport.grid.axes, flow, tuple(f.shape[-d:]))
+    name, other = flow.kind, "k" if flow.kind == "diffusion" else "velocity"
     if f.dtype != c.dtype or f.device != c.device:
         raise ValueError(
             f"{name}: `{other}` must have the dtype and device of the field, {f.dtype} on {f.device}; got {c.dtype} on "
             f"{c.device}. Use {other}.to(field)."
         )
-    if f.shape[:-d] != c.shape[: c.dim() - d - leading]:
+    batch_f, batch_c = f.shape[:-d], c.shape[: -d - 1]
+    if batch_f != batch_c:
         try:
-            batch = torch.broadcast_shapes(f.shape[:-d], c.shape[: c.dim() - d - leading])
+            batch = torch.broadcast_shapes(batch_f, batch_c)
         except RuntimeError as error:
             raise ValueError(
-                f"{name}: leading dimensions must broadcast; got {list(f.shape[:-d])} of the field and "
-                f"{list(c.shape[: c.dim() - d - leading])} of `{other}`."
+                f"{name}: leading dimensions must broadcast; got {list(batch_f)} of the field and {list(batch_c)} of "
+                f"`{other}`."
             ) from error
         f = f.expand(*batch, *f.shape[-d:])
-        c = c.expand(*batch, *c.shape[-d - leading :])
+        c = c.expand(*batch, *c.shape[-d - 1 :])
     chosen = choose(backend, name, f, c, variant=flow.variant)
     if chosen.backend == "torch":
         return plain(transport, f, c)
-    return chosen.run(lambda f, c: _kernel(f, c, transport), lambda f, c: plain(transport, f, c), f, c)
+    return chosen.run(lambda f, c: fused(f, c, transport), lambda f, c: plain(transport, f, c), f, c)
 
 
 @lru_cache(maxsize=4096)
-def _check(name: str, axes: tuple[str, ...], flow: Flow, space: tuple[int, ...]) -> None:
+def _check(axes: tuple[str, ...], flow: Flow, space: tuple[int, ...]) -> None:
     for k, (axis, n) in enumerate(zip(axes, space, strict=True)):
         known = 0 if flow.periodic[len(axes) - 1 - k] else max(flow.count_f, flow.count_c)
         least = max(flow.taps + 1, 2 * flow.reach - 1, known)  # the backward reads 2 reach - 1 points far
         if n < least:
             raise ValueError(
-                f"{name}: `{'u' if name == 'diffusion' else 'f'}` must have at least {least} points along {axis!r}; "
-                f"got {n}. Refine the grid or lower its order."
+                f"{flow.kind}: `{'u' if flow.kind == 'diffusion' else 'f'}` must have at least {least} points along "
+                f"{axis!r}; got {n}. Refine the grid or lower its order."
             )
-
-
-def plain(transport: Transport, f: Tensor, c: Tensor) -> Tensor:
-    """The operator in plain torch; `f` `[..., *space]`, `c` `[..., components, *space]`."""
-    flow, grid = transport.flow, transport.grid
-    d, dtype = grid.dimension, f.dtype
-    if dtype in (torch.float16, torch.bfloat16):
-        f, c = f.float(), c.float()
-    total = torch.zeros_like(f)
-    for k, h in enumerate(grid.spacing):
-        component = c.select(-d - 1, k if flow.kind == "convection" else 0)
-        line_f, line_c = (a.movedim(k - d, -1) for a in (f, component))
-        ghosts = transport.ghosts_f[k], transport.ghosts_c[k]
-        if flow.kind == "convection":
-            part = _convect(flow, line_f, line_c, *ghosts)
-        else:
-            walls = transport.walls[k] if flow.limited else ()
-            wide_c = extend_limited(line_c, walls) if walls else extend(line_c, ghosts[1], flow.depth)
-            part = _scaled(_diffuse(flow, line_f, wide_c, ghosts[0], h), walls)
-        total = total + part.movedim(-1, k - d) / h
-    return total.to(dtype)
-
-
-def extend(u: Tensor, ends: Ends, depth: int) -> Tensor:
-    """The last dimension with `depth` points more at both ends."""
-    low, high = ends
-    if not low and not high:
-        n = u.shape[-1]
-        return u.index_select(-1, torch.arange(-depth, n + depth, device=u.device) % n)
-
-    def ghost(row: Row, end: int) -> Tensor:
-        value = torch.full_like(u[..., :1], row.constant)
-        for i, w in zip(row.offsets_from_that_end, row.weights, strict=True):
-            j = u.shape[-1] - 1 - i if end else i
-            value = value + w * u[..., j : j + 1]
-        return value
-
-    return torch.cat([*(ghost(r, 0) for r in reversed(low)), u, *(ghost(r, 1) for r in high)], dim=-1)
-
-
-def extend_limited(k: Tensor, walls: tuple[Wall, ...]) -> Tensor:
-    """The last dimension with one point more at both ends, so that the mean with the first one is k on the wall."""
-
-    def ghost(wall: Wall, *nearest: Tensor) -> Tensor:
-        return nearest[0] - limited_slope(*nearest) if wall.extrapolated else nearest[0]
-
-    n = k.shape[-1]
-    low, high = ([k.narrow(-1, n - 1 - i if end else i, 1) for i in range(3)] for end in (0, 1))
-    return torch.cat([ghost(walls[0], *low), k, ghost(walls[1], *high)], dim=-1)
-
-
-def limited_slope(k0: Tensor, k1: Tensor, k2: Tensor) -> Tensor:
-    """The smallest in size of k1 - k0, k2 - k1 and k0 with the sign of the first two, 0 if these differ."""
-    a, b = k1 - k0, k2 - k1
-    limit = torch.where(b.abs() <= k0.abs(), b, a.sign() * k0.abs())
-    smallest = torch.where((a.abs() <= b.abs()) & (a.abs() <= k0.abs()), a, limit)
-    return torch.where(a * b > 0, smallest, 0.0)
-
-
-def _scaled(rows: Tensor, walls: tuple[Wall, ...]) -> Tensor:
-    """The first and the last row times the factors of the walls."""
-    if all(wall.factor == 1 for wall in walls):
-        return rows
-    factors = torch.ones(rows.shape[-1], dtype=rows.dtype, device=rows.device)
-    factors[0], factors[-1] = walls[0].factor, walls[1].factor
-    return rows * factors
-
-
-def _convect(flow: Flow, f: Tensor, c: Tensor, ghosts_f: Ends, ghosts_c: Ends) -> Tensor:
-    """h times the operator along the last dimension."""
-    n, r = f.shape[-1], flow.reach
-    wide_f = extend(f, ghosts_f, r)
-    parts = []
-    if flow.form != "conservative":
-        up, down = _split(c) if flow.split else (c, None)
-        part = up * _difference(flow, wide_f, n, False)
-        parts.append(part if down is None else part + down * _difference(flow, wide_f, n, True))
-    if flow.form != "advective":
-        wide_c = extend(c, ghosts_c, r)
-        up, down = _split(wide_c) if flow.split else (wide_c, None)
-        part = _difference(flow, up * wide_f, n, False)
-        parts.append(part if down is None else part + _difference(flow, down * wide_f, n, True))
-    return parts[0] if len(parts) == 1 else 0.5 * (parts[0] + parts[1])
-
-
-def _split(c: Tensor) -> tuple[Tensor, Tensor]:
-    """Positive and negative part, each with slope 1/2 at zero."""
-    return 0.5 * (c + c.abs()), 0.5 * (c - c.abs())
-
-
-def _difference(flow: Flow, wide: Tensor, n: int, mirrored: bool) -> Tensor:
-    """q at the upper face minus q at the lower face of n points, from the left, or from the right if mirrored."""
-    r = flow.reach
-    if mirrored:
-        wide = wide.flip(-1)
-    points = [wide.narrow(-1, k, n + 1) for k in range(2 * r)]
-    q = face_value(flow, points)
-    result = q.narrow(-1, 1, n) - q.narrow(-1, 0, n)
-    return -result.flip(-1) if mirrored else result
-
-
-def face_value(flow: Flow, f: list[Tensor]) -> Tensor:
-    """The face value from 2 reach points, the first on the upwind side."""
-    if flow.scheme == "van_leer":
-        a, b = f[1] - f[0], f[2] - f[1]
-        smooth = a * b > 0
-        return f[1] + torch.where(smooth, a * b / torch.where(smooth, a + b, 1.0), 0.0)
-    if flow.scheme == "weno5":
-        return _weno5(*f[:5])
-    terms = [w * x for w, x in zip(flow.weights, f, strict=True) if w]
-    return sum(terms[1:], terms[0])
-
-
-def _weno5(a: Tensor, b: Tensor, c: Tensor, d: Tensor, e: Tensor) -> Tensor:
-    candidates = (2 * a - 7 * b + 11 * c) / 6, (-b + 5 * c + 2 * d) / 6, (2 * c + 5 * d - e) / 6
-    indicators = (
-        13 / 12 * (a - 2 * b + c) ** 2 + (a - 4 * b + 3 * c) ** 2 / 4,
-        13 / 12 * (b - 2 * c + d) ** 2 + (b - d) ** 2 / 4,
-        13 / 12 * (c - 2 * d + e) ** 2 + (3 * c - 4 * d + e) ** 2 / 4,
-    )
-    alphas = [w / (1e-6 + beta) ** 2 for w, beta in zip((0.1, 0.6, 0.3), indicators, strict=True)]
-    weighted = sum(alpha * p for alpha, p in zip(alphas, candidates, strict=True))
-    return torch.as_tensor(weighted / sum(alphas))
-
-
-def _diffuse(flow: Flow, u: Tensor, wide_k: Tensor, ghosts_u: Ends, h: float) -> Tensor:
-    """h times the operator along the last dimension; `wide_k` has the points outside."""
-    n, p = u.shape[-1], flow.reach
-    faces = n + 2 * p - 1  # those that the points read
-    wide_u = extend(u, ghosts_u, flow.depth)
-    slope, mean = torch.zeros_like(wide_u[..., :faces]), torch.zeros_like(wide_u[..., :faces])
-    for t in range(1, p + 1):
-        ahead, behind = p - 1 + t, p - t
-        slope = slope + flow.weights[t - 1] * (wide_u.narrow(-1, ahead, faces) - wide_u.narrow(-1, behind, faces))
-        mean = mean + flow.weights[p + t - 1] * (wide_k.narrow(-1, ahead, faces) + wide_k.narrow(-1, behind, faces))
-    flux = mean * slope / h
-    total = torch.zeros_like(u)
-    for t in range(1, p + 1):
-        total = total + flow.weights[t - 1] * (flux.narrow(-1, p + t - 1, n) - flux.narrow(-1, p - t, n))
-    return total
-
-
-def _kernel(f: Tensor, c: Tensor, transport: Transport) -> Tensor:
-    if torch.is_grad_enabled() and (f.requires_grad or c.requires_grad):
-        return _Flow.apply(f, c, transport)
-    return _launch(f, c, transport)
-
-
-def _launch(f: Tensor, c: Tensor, transport: Transport) -> Tensor:
-    from pinnfuse.kernels.grid.run_flow import forward
-
-    out = torch.empty(f.shape, dtype=f.dtype, device=f.device)
-    if out.numel():
-        forward(transport.flow, _numbers(transport, f), *_flat(transport, f, c), _flat_scalar(transport, out))
-    return out
-
-
-class _Flow(torch.autograd.Function):
-    """The kernels. The backward has no derivative of its own."""
-
-    @staticmethod
-    def forward(ctx, f: Tensor, c: Tensor, transport: Transport) -> Tensor:
-        ctx.transport = transport
-        ctx.save_for_backward(f, c)
-        return _launch(f, c, transport)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        from pinnfuse.kernels.grid.run_flow import backward
-
-        transport: Transport = ctx.transport
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                f"{transport.flow.kind}: the backward kernel has no derivative of its own (create_graph=True). Use "
-                "backend='torch', which can be differentiated any number of times."
-            )
-        f, c = ctx.saved_tensors
-        need_f, need_c = ctx.needs_input_grad[:2]
-        grad_f = torch.empty(f.shape, dtype=f.dtype, device=f.device) if need_f else None
-        grad_c = torch.empty(c.shape, dtype=c.dtype, device=c.device) if need_c else None
-        if f.numel() and (need_f or need_c):
-            flat_f, flat_c = _flat(transport, f, c)
-            backward(
-                transport.flow,
-                _numbers(transport, f),
-                _flat_scalar(transport, gradient),
-                flat_f,
-                flat_c,
-                None if grad_f is None else _flat_scalar(transport, grad_f),
-                None if grad_c is None else _flat_vector(transport, grad_c),
-            )
-        return grad_f, grad_c, None
-
-
-def _flat(transport: Transport, f: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    return _flat_scalar(transport, f), _flat_vector(transport, c)
-
-
-def _flat_scalar(transport: Transport, f: Tensor) -> Tensor:
-    return f.reshape(-1, 1, *f.shape[-transport.grid.dimension :])
-
-
-def _flat_vector(transport: Transport, c: Tensor) -> Tensor:
-    d = transport.grid.dimension
-    return c if c.dim() == d + 2 else c.reshape(-1, *c.shape[-d - 1 :])
-
-
-def _numbers(transport: Transport, like: Tensor) -> Tensor:
-    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-    return _on_device(transport, dtype, like.device)
-
-
-@lru_cache(maxsize=256)
-def _on_device(transport: Transport, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """1/h per axis, then the tables of ghost points, in the order of `Flow.table`."""
-    flow = transport.flow
-    found = [1.0 / h for h in reversed(transport.grid.spacing)]
-    for k in reversed(range(flow.dimension)):
-        found += table(transport.ghosts_f[k], flow.count_f, flow.depth)
-        if flow.limited:
-            for wall in transport.walls[k] or (Wall(), Wall()):
-                found += [float(wall.extrapolated), wall.factor]
-        else:
-            found += table(transport.ghosts_c[k], flow.count_c, flow.depth)
-    return torch.tensor(found, dtype=torch.float64).to(device=device, dtype=dtype)
-
-
-def table(ends: Ends, count: int, depth: int) -> list[float]:
-    """Per end and point outside the weights of the `count` numbers nearest the end, and the wall's constant."""
-    found: list[float] = []
-    for rows in ends:
-        for row in rows or (Row((), ()),) * depth:
-            entries = [0.0] * count
-            for i, w in zip(row.offsets_from_that_end, row.weights, strict=True):
-                entries[i] = w
-            found += [*entries, row.constant]
-    return found
