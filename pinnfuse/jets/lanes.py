@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import lru_cache
 from typing import TypeVar
 
@@ -35,7 +36,7 @@ def watched() -> bool:
 
 def run(task: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
     """The task for each share, without a graph: each on a thread of its own with as many of torch's threads, or one
-    after the other where somebody is watching."""
+    after the other where somebody is watching or where Python starts no more threads."""
     if len(shares) == 1 or watched():
         return [task(share) for share in shares]
     inference = torch.is_inference_mode_enabled()
@@ -44,10 +45,14 @@ def run(task: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result
         with torch.inference_mode(inference), torch.no_grad():
             return task(share)
 
-    pool = _pool(len(shares), max(torch.get_num_threads() // len(shares), 1))
-    futures = [pool.submit(quietly, share) for share in shares]
+    futures: list[Future[Result]] = []
     try:
-        return [future.result() for future in futures]
+        with suppress(RuntimeError):  # Python is ending, or the system has no more threads
+            pool = _pool(len(shares), max(torch.get_num_threads() // len(shares), 1))
+            for share in shares:
+                futures.append(pool.submit(quietly, share))
+        rest = [quietly(share) for share in shares[len(futures) :]]
+        return [future.result() for future in futures] + rest
     finally:
         wait(futures)  # also after an error or Ctrl-C: their memory is lent to others next
 
@@ -64,8 +69,11 @@ def _pool(lanes: int, threads: int) -> ThreadPoolExecutor:
         everyone.wait()
 
     pool = ThreadPoolExecutor(lanes, "pinnfuse")
-    list(pool.map(lambda _: start(), range(lanes)))
-    torch.set_num_threads(before)
+    try:
+        list(pool.map(lambda _: start(), range(lanes)))
+    finally:
+        everyone.abort()  # where one could not start, the others wait for nobody
+        torch.set_num_threads(before)
     return pool
 
 

@@ -105,7 +105,7 @@ class Arena:
 
 
 def _block() -> Tensor:
-    memory = mmap.mmap(-1, BLOCK_BYTES)
+    memory = mmap.mmap(-1, BLOCK_BYTES, **PRIVATE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     with torch.inference_mode(False):
@@ -119,7 +119,10 @@ def borrowed() -> Iterator[Workspace]:
     if watched():
         yield Workspace()
         return
-    arena = _spare.pop() if _spare else Arena()
+    try:
+        arena = _spare.pop()
+    except IndexError:
+        arena = Arena()
     try:
         yield Workspace(arena)
     finally:
@@ -132,3 +135,5 @@ _spare: list[Arena] = []
 BLOCK_BYTES = 16 * 2**20
 ALIGNMENT = 64
 KEPT_BYTES = 256 * 2**20
+PRIVATE = {"flags": mmap.MAP_PRIVATE} if hasattr(mmap, "MAP_PRIVATE") else {}
+"""Otherwise a process and those forked from it would write to the same memory."""

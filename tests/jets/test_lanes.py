@@ -3,6 +3,7 @@
 import multiprocessing
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -89,6 +90,39 @@ def test_an_error_in_a_thread_is_raised_when_all_are_done(three_threads):
     with pytest.raises(ZeroDivisionError):
         lanes.run(task, [1, 2])
     assert done == [2]  # nobody is still at work
+
+
+def test_a_pool_that_takes_no_more_work_leaves_it_to_the_caller(three_threads, monkeypatch):
+    class Ending(ThreadPoolExecutor):
+        """Takes one task: Python ends meanwhile."""
+
+        def submit(self, *task):
+            future = super().submit(*task)
+            self.shutdown(wait=False)
+            return future
+
+    expected = everything()
+    monkeypatch.setattr(lanes, "_pool", lambda *_: Ending(1))
+    assert lanes.run(lambda share: share**2, [3, 1, 2]) == [9, 1, 4]
+    assert same(everything(), expected, 1e-12)
+
+
+def test_the_caller_works_where_a_thread_cannot_start(three_threads, monkeypatch):
+    start, started = threading.Thread.start, []
+
+    def refuse_the_second(thread):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    lanes._pool.cache_clear()
+    monkeypatch.setattr(threading.Thread, "start", refuse_the_second)
+    assert lanes.run(lambda share: (share, threading.get_ident()), [1, 2]) == [
+        (n, threading.get_ident()) for n in (1, 2)
+    ]
+    started[0].join(60)
+    assert not started[0].is_alive()  # waits for nobody
 
 
 def test_no_graph_is_made_and_inference_mode_is_kept(three_threads):

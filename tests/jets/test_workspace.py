@@ -1,8 +1,11 @@
 """Memory that is used again, and the symbolic adjoint of the residuals."""
 
+import os
+
 import pytest
 import torch
 
+from pinnfuse.jets import workspace
 from pinnfuse.jets.plan import plan
 from pinnfuse.jets.values import DenseJet
 from pinnfuse.jets.workspace import BLOCK_BYTES, Arena, Workspace, borrowed
@@ -60,6 +63,31 @@ def test_two_borrowers_have_memory_of_their_own():
         memory.jet(LIKE, 1, 2, 3)
     with borrowed() as memory:  # writes to an inference tensor would be refused here
         memory.jet(LIKE, 1, 2, 3).data.zero_()
+
+
+def test_a_borrower_that_comes_too_late_for_the_last_spare_arena(monkeypatch):
+    class Taken(list):
+        """Another thread takes the last one between a look and the pop."""
+
+        def __len__(self):
+            return 1
+
+    monkeypatch.setattr(workspace, "_spare", Taken())
+    with borrowed() as memory:
+        memory.jet(LIKE, 1, 2, 3)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_memory_of_its_own():
+    with borrowed() as memory:
+        jet = memory.jet(LIKE, 1, 2, 3).data.fill_(1)
+        child = os.fork()
+        if child == 0:
+            jet.numpy().fill(2)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert (jet == 1).all()
 
 
 @pytest.mark.parametrize("name", PDES)
