@@ -18,9 +18,12 @@ from pinnfuse.jets.plan import JetPlan
 from pinnfuse.jets.program import Affine
 from pinnfuse.kernels.jets import cache
 from pinnfuse.kernels.jets.network import Tail, needed_by, tail_of
+from pinnfuse.kernels.jets.output import output_kernel
+from pinnfuse.kernels.jets.pieces import column_sums, load_channel
 from pinnfuse.kernels.jets.pointwise import NotGenerated, pointwise
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule
-from pinnfuse.kernels.jets.source import Spec, column_sums, head, load_channel, output_kernel
+from pinnfuse.kernels.jets.source import head
+from pinnfuse.kernels.jets.spec import Spec
 
 LossInputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Trained parameters, data columns, equation weights, point weights, residuals (out); the points stand for none."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from pinnfuse.kernels.jets import cache, config
 from pinnfuse.kernels.jets.hopper_fused import WARPS, generate_fused
 from pinnfuse.kernels.jets.primitives import split_weights_kernel
-from pinnfuse.kernels.jets.source import Spec
+from pinnfuse.kernels.jets.spec import Spec
 from pinnfuse.kernels.jets.sums import multiprocessors, sum_rows
 from pinnfuse.kernels.launching import launch
 

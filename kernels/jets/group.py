@@ -24,8 +24,8 @@ from pinnfuse.kernels.jets import cache
 from pinnfuse.kernels.jets.channels import POLYNOMIAL, adjoint, coefficient, compose, slope_of_polynomial
 from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.looped_group import BASE, LoopedGroup
+from pinnfuse.kernels.jets.pieces import indent, load_coefficients, maxima, store_block
 from pinnfuse.kernels.jets.schedule import Group
-from pinnfuse.kernels.jets.source import indent, load_coefficients, maxima, store_block
 
 
 @lru_cache(maxsize=128)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import hopper_ring
 from pinnfuse.kernels.jets.channels import POLYNOMIAL, adjoint, compose, slope_of_polynomial
-from pinnfuse.kernels.jets.source import Spec, first_layer_terms, indent
+from pinnfuse.kernels.jets.pieces import first_layer_terms, indent
+from pinnfuse.kernels.jets.spec import Spec
 
 
 def generate_hopper(spec: Spec, ring: bool = False, lean: bool = False) -> str:

@@ -10,8 +10,9 @@ Two warpgroups have half of the units each.
 from __future__ import annotations
 
 from pinnfuse.kernels.jets.channels import POLYNOMIAL, adjoint, compose, slope_of_polynomial
+from pinnfuse.kernels.jets.pieces import first_layer_terms, indent
 from pinnfuse.kernels.jets.pointwise import pointwise
-from pinnfuse.kernels.jets.source import Spec, first_layer_terms, indent
+from pinnfuse.kernels.jets.spec import Spec
 
 WARPS = 8
 

@@ -16,7 +16,8 @@ from pinnfuse.kernels.jets.channels import ACTIVATIONS, POLYNOMIAL
 from pinnfuse.kernels.jets.hopper import HEAD
 from pinnfuse.kernels.jets.hopper_ring import PROLOGUE, fetch_next, over_tiles
 from pinnfuse.kernels.jets.looped import Run, inputs, over, runs
-from pinnfuse.kernels.jets.source import Spec, indent
+from pinnfuse.kernels.jets.pieces import indent
+from pinnfuse.kernels.jets.spec import Spec
 
 ADJOINTS = {  # y and what is added to y0, of a tangent and of value or operator (given b, x, base, q)
     "tanh": (

@@ -17,19 +17,11 @@ from dataclasses import dataclass
 
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets.channels import ACTIVATIONS, POLYNOMIAL
+from pinnfuse.kernels.jets.output import output_kernel
+from pinnfuse.kernels.jets.pieces import COMMON, INTEGERS, column_sums, indent, load_coefficients, maxima, tile
 from pinnfuse.kernels.jets.pointwise import NotGenerated, pointwise
-from pinnfuse.kernels.jets.source import (
-    COMMON,
-    INTEGERS,
-    Spec,
-    column_sums,
-    head,
-    indent,
-    load_coefficients,
-    maxima,
-    output_kernel,
-    tile,
-)
+from pinnfuse.kernels.jets.source import head
+from pinnfuse.kernels.jets.spec import Spec
 
 LOOPED_FROM = 11
 """Fewest channels that take the loop: below, all channels of a block stay in registers together."""

@@ -24,8 +24,8 @@ from pinnfuse.jets.program import Add, Multiply, Operation, Scale, Shift, Unary
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets.channels import ACTIVATIONS
 from pinnfuse.kernels.jets.looped import runs
+from pinnfuse.kernels.jets.pieces import indent
 from pinnfuse.kernels.jets.schedule import Group
-from pinnfuse.kernels.jets.source import indent
 
 BASE = "part_ptr + tile.to(tl.int64) * columns + h"
 """Where a group's adjoint stores its sums over the rows of a tile, one row [H] each."""

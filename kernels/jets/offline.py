@@ -29,7 +29,7 @@ from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradie
 from pinnfuse.kernels.jets.products import outer_kernel, product_kernel, split_kernel
 from pinnfuse.kernels.jets.runner import hopper_module, module
 from pinnfuse.kernels.jets.schedule import Pointwise, schedule
-from pinnfuse.kernels.jets.source import LOSS_AND_GRADIENT, Spec
+from pinnfuse.kernels.jets.spec import LOSS_AND_GRADIENT, Spec
 from pinnfuse.kernels.jets.tiles import LOOPED, tiles
 
 OFFLINE_DEPTH = 5

@@ -14,7 +14,7 @@ from pinnfuse.kernels.jets.network import dense_stack
 from pinnfuse.kernels.jets.pointwise import NotGenerated
 from pinnfuse.kernels.jets.runner import module
 from pinnfuse.kernels.jets.schedule import count_products, schedule
-from pinnfuse.kernels.jets.source import Spec
+from pinnfuse.kernels.jets.spec import Spec
 
 MAX_CHANNELS = 24
 MAX_ORDER = 4

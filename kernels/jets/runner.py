@@ -33,7 +33,8 @@ from pinnfuse.kernels.jets.hopper_looped import generate_hopper_looped, loops_on
 from pinnfuse.kernels.jets.looped import generate_looped, loops
 from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
 from pinnfuse.kernels.jets.primitives import split_weights_kernel, weight_gradient_kernel
-from pinnfuse.kernels.jets.source import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS, Spec, generate
+from pinnfuse.kernels.jets.source import generate
+from pinnfuse.kernels.jets.spec import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS, Spec
 from pinnfuse.kernels.jets.sums import multiprocessors as multiprocessors
 from pinnfuse.kernels.jets.sums import sum_rows as sum_rows
 from pinnfuse.kernels.launching import launch, step

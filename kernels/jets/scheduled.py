@@ -37,7 +37,7 @@ from pinnfuse.kernels.jets.looped import loops
 from pinnfuse.kernels.jets.product_launch import Halves, Products, pad
 from pinnfuse.kernels.jets.runner import constants_on, sum_rows
 from pinnfuse.kernels.jets.schedule import ByTorch, Node, Pointwise, Product, Schedule, schedule
-from pinnfuse.kernels.jets.source import LOSS, LOSS_AND_GRADIENT
+from pinnfuse.kernels.jets.spec import LOSS, LOSS_AND_GRADIENT
 from pinnfuse.kernels.launching import launch, step
 
 T = TypeVar("T")

@@ -10,37 +10,26 @@ Same input, same text, in every process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-
-from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.space import ChannelSpace
-from pinnfuse.kernels.jets.channels import ACTIVATIONS, POLYNOMIAL, adjoint, compose, slope_of_polynomial
-from pinnfuse.kernels.jets.network import Stack, Tail
-from pinnfuse.kernels.jets.pointwise import NotGenerated, Pointwise, pointwise
-from pinnfuse.kernels.jets.tail import TailCode, tail_code
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What a source depends on."""
-
-    space: ChannelSpace
-    activations: tuple[str, ...]
-    outputs: tuple[Output, ...]
-    fields: int
-    plan: JetPlan | None
-    tail: Tail | None = None
-
-    @classmethod
-    def of(cls, stack: Stack, space: ChannelSpace, outputs: Sequence[Output], plan: JetPlan | None) -> Spec:
-        names = tuple(dict.fromkeys(stack.activations))
-        return cls(space, names, tuple(outputs), stack.widths[-1], plan, stack.tail)
-
-    @cached_property
-    def tail_code(self) -> TailCode | None:
-        return None if self.tail is None else tail_code(self.tail, self.space, self.outputs)
+from pinnfuse.kernels.jets.channels import ACTIVATIONS, adjoint
+from pinnfuse.kernels.jets.output import output_kernel
+from pinnfuse.kernels.jets.pieces import (
+    COMMON,
+    INTEGERS,
+    activate,
+    column_sums,
+    first_layer,
+    indent,
+    load_coefficients,
+    load_points,
+    maxima,
+    scale_slot,
+    slopes_of,
+    store_block,
+    tile,
+)
+from pinnfuse.kernels.jets.pointwise import NotGenerated, pointwise
+from pinnfuse.kernels.jets.spec import Spec
 
 
 def generate(spec: Spec) -> str:
@@ -64,10 +53,6 @@ def generate(spec: Spec) -> str:
         _backward(spec),
     ]
     return "\n\n".join(part.rstrip("\n") + "\n" for part in parts)
-
-
-def indent(lines: list[str], levels: int) -> str:
-    return "\n".join("    " * levels + line for entry in lines for line in entry.split("\n"))
 
 
 def head(spec: Spec) -> str:
@@ -102,137 +87,6 @@ def _name(space: ChannelSpace, k: int) -> str:
     return " + ".join(f"{c} {alpha}" for alpha, c in space.operators[k - len(space.indices)].terms)
 
 
-def maxima(count: int) -> str:
-    x, y = [f"x{k}" for k in range(count)], [f"y{k}" for k in range(count)]
-    pairs = ", ".join(f"tl.maximum({a}, {b})" for a, b in zip(x, y, strict=True))
-    each = ", ".join(f"tl.max(tl.max(tl.abs({a}), 1), 0)" for a in x)
-    once = ", ".join(f"tl.abs({a})" for a in x)
-    if count == 1:
-        return f"@triton.jit\ndef maxima(x0):\n    return {each}\n"
-    return f'''
-@triton.jit
-def _larger({", ".join(x + y)}):
-    return {pairs}
-
-
-@triton.jit
-def maxima({", ".join(x)}, ONCE: tl.constexpr):
-    """Largest magnitude of each block; ONCE: by one joint reduction"""
-    if ONCE:
-        return tl.reduce(({once}), None, _larger)
-    else:
-        return {each}
-'''
-
-
-def column_sums(counts: set[int]) -> str:
-    """`sums<n>`: sums over the rows of n blocks; ONCE: by one joint reduction."""
-    parts = []
-    for n in sorted(counts - {1}):
-        x, y = [f"x{i}" for i in range(n)], [f"y{i}" for i in range(n)]
-        parts.append(f"""
-@triton.jit
-def _plus{n}({", ".join(x + y)}):
-    return {", ".join(f"{a} + {b}" for a, b in zip(x, y, strict=True))}
-
-
-@triton.jit
-def sums{n}({", ".join(x)}, ONCE: tl.constexpr):
-    if ONCE:
-        return tl.reduce(({", ".join(x)}), 0, _plus{n})
-    else:
-        return {", ".join(f"tl.sum({a}, 0)" for a in x)}
-""")
-    return "\n".join(parts)
-
-
-COMMON = ", ".join(f"{name}: tl.constexpr" for name in ("H", "ROWS", "BLOCK", "PARTS", "ONCE", "PERMUTED"))
-INTEGERS = '["points", "first", "tiles", "again", "columns"]'
-
-_TILE = """NB: tl.constexpr = H // BLOCK
-dtype = b_ptr.dtype.element_ty
-tile = tl.program_id(0) // NB
-nb = tl.program_id(0) % NB
-row = tile * ROWS + tl.arange(0, ROWS)
-h = units(nb * BLOCK, BLOCK, PERMUTED)
-channel = tiles.to(tl.int64) * ROWS * H
-part = {channels} * channel
-offset = row[:, None].to(tl.int64) * H + (nb * BLOCK + tl.arange(0, BLOCK))[None, :]"""
-
-
-def tile(space: ChannelSpace) -> list[str]:
-    return _TILE.format(channels=len(space)).split("\n")
-
-
-def load_coefficients(space: ChannelSpace) -> list[str]:
-    return [f"k{i} = tl.load(c_ptr + {i})" for i in range(len(space.coefficients))]
-
-
-def load_points(dimension: int) -> list[str]:
-    return [
-        "n = first + row",
-        "live = n < points",
-        *(
-            f"x{j} = tl.load(x_ptr + n.to(tl.int64) * {dimension} + {j}, mask=live, other=0.0)"
-            for j in range(dimension)
-        ),
-    ]
-
-
-def _slot(k: int, block: str = "nb") -> str:
-    """Where the scale of a block of channel k lies."""
-    return f"({k} * tiles + tile) * NB + {block}"
-
-
-def store_block(count: int, name: str, pointer: str) -> list[str]:
-    """Store one block of every channel."""
-    values = [f"{name}{k}" for k in range(count)]
-    largest = ", ".join(f"m{k}" for k in range(count))
-    once = ", ONCE" if count > 1 else ""
-    return [
-        "if PARTS > 0:",
-        f"    {largest} = maxima({', '.join(values)}{once})",
-        *(
-            f"    put({pointer}_ptr + {k} * channel + offset, part, {pointer}_scale_ptr + {_slot(k)}, {v}, m{k}, PARTS)"
-            for k, v in enumerate(values)
-        ),
-        "else:",
-        *(f"    tl.store({pointer}_ptr + {k} * channel + offset, {v})" for k, v in enumerate(values)),
-    ]
-
-
-def _activate(spec: Spec) -> list[str]:
-    """z -> a, for the activation with number ACTIVATION."""
-    lines: list[str] = []
-    for i, name in enumerate(spec.activations):
-        body = compose(spec.space, name)
-        if name not in POLYNOMIAL:
-            body += ["if SAVE:"] + [
-                f"    tl.store(s_ptr + {k} * channel + offset, z{k})" for k in range(len(spec.space))
-            ]
-        lines += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in body)]
-    return lines
-
-
-def _slopes(spec: Spec, i: int) -> dict[int, list[str]]:
-    """Lines that make `g<k>` known."""
-    space, name = spec.space, spec.activations[i]
-    if name in POLYNOMIAL:
-        return {
-            k: [
-                f"a{k} = get(a_ptr + {k} * channel + offset, part, a_scale_ptr + {_slot(k)}, PARTS)",
-                slope_of_polynomial(space, name, k),
-            ]
-            for k in range(len(space))
-        }
-    lines = compose(space, name, result="g", shift=1)
-    split = next(j for j, line in enumerate(lines) if line.startswith("g0"))
-    slopes = {0: ["z0 = tl.load(s_ptr + offset)", *lines[: split + 1]]}
-    for k in range(1, len(space)):
-        slopes[k] = [f"z{k} = tl.load(s_ptr + {k} * channel + offset)", lines[split + k]]
-    return slopes
-
-
 def _input(spec: Spec) -> str:
     space, d = spec.space, spec.space.dimension
     weights = [f"w{j} = tl.load(w_ptr + h * {d} + {j})[None, :]" for j in range(d)]
@@ -247,7 +101,7 @@ def _input(spec: Spec) -> str:
         *load_points(d),
         *weights,
         *z,
-        *_activate(spec),
+        *activate(spec),
         *store_block(len(space), "a", "a"),
     ]
     return f"""
@@ -270,7 +124,7 @@ def input_kernel(
 def _given(spec: Spec) -> str:
     count = len(spec.space)
     z = [f"z{k} = tl.load(g_ptr + {k} * channel + offset)" for k in range(count)]
-    body = [*tile(spec.space), *load_coefficients(spec.space), *z, *_activate(spec), *store_block(count, "a", "a")]
+    body = [*tile(spec.space), *load_coefficients(spec.space), *z, *activate(spec), *store_block(count, "a", "a")]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def given_kernel(
@@ -307,7 +161,7 @@ def _products(count: int, name: str, source: str, transposed: bool) -> list[str]
         *loop.split("\n"),
         *(
             f"    {name}{k} = accumulate({name}{k}, pi + {k} * channel, part, "
-            f"{source}_scale_ptr + {_slot(k, 'kb')}, scale, wh, wl, PARTS)"
+            f"{source}_scale_ptr + {scale_slot(k, 'kb')}, scale, wh, wl, PARTS)"
             for k in range(count)
         ),
     ]
@@ -320,7 +174,7 @@ def _forward(spec: Spec) -> str:
         *load_coefficients(spec.space),
         *_products(count, "z", "i", transposed=False),
         "z0 += tl.load(b_ptr + h)[None, :]",
-        *_activate(spec),
+        *activate(spec),
         *store_block(count, "a", "a"),
     ]
     return f"""
@@ -338,194 +192,14 @@ def forward_kernel(
 """
 
 
-LOSS, LOSS_AND_GRADIENT, OUTPUTS, ADJOINT = 0, 1, 2, 3
-
-
-Sweep = Callable[[Spec, dict[int, list[tuple[int, int]]]], tuple[list[str], list[str]]]
-"""(spec, channel -> (output, column) that read it) -> lines of one block of units, before and after its sums."""
-
-
-def _dense_sweep(spec: Spec, by_channel: dict[int, list[tuple[int, int]]]) -> tuple[list[str], list[str]]:
-    """All channels of a block at once, in registers."""
-    space, count = spec.space, len(spec.space)
-    lines = []
-    for k in range(count):
-        code = " + ".join(f"v{i}[:, None] * u{f}" for i, f in by_channel[k])
-        lines.append(f"b{k} = {code or 'tl.zeros([ROWS, BLOCK], dtype)'}")
-    for i, name in enumerate(spec.activations):
-        slopes = _slopes(spec, i)
-        seen: set[int] = set()
-        for k in range(count):
-            if name not in POLYNOMIAL:
-                slopes[k] = [load_channel(k), *slopes[k]]
-            for j, f in by_channel[k]:
-                slopes[k].append(f"gu{f} {'+=' if f in seen else '='} v{j}[:, None] * a{k}")
-                seen.add(f)
-        lines += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, slopes))]
-    return [*lines, *store_block(count, "y", "z")], _first_layer(space)
-
-
-def load_channel(k: int) -> str:
-    return f"a{k} = get(a_ptr + {k} * channel + offset, part, a_scale_ptr + {_slot(k)}, PARTS)"
-
-
-def output_kernel(spec: Spec, code: Pointwise | None, sweep_of: Sweep = _dense_sweep) -> str:
-    space, m, count, d = spec.space, spec.fields, len(spec.space), spec.space.dimension
-    tail = spec.tail_code
-    reads, raw, up = (spec.outputs, "o", "v") if tail is None else (tail.reads, "raw", "up")
-    by_channel = {k: [(i, o.column) for i, o in enumerate(reads) if o.channel == k] for k in range(count)}
-    place = ["h = units(nb * BLOCK, BLOCK, PERMUTED)"]
-    place += ["offset = row[:, None].to(tl.int64) * H + (nb * BLOCK + tl.arange(0, BLOCK))[None, :]"]
-    place += [f"u{f} = tl.load(w_ptr + {f} * H + h)[None, :]" for f in range(m)]
-
-    values = [
-        f"{raw}{i} = tl.zeros([ROWS], dtype)" + (f" + tl.load(b_ptr + {o.column})" if o.channel == 0 else "")
-        for i, o in enumerate(reads)
-    ]
-    sums = list(place)
-    for k in range(count):
-        if by_channel[k]:
-            sums += [load_channel(k), *(f"{raw}{i} += tl.sum(a{k} * u{f}, 1)" for i, f in by_channel[k])]
-    values += ["for nb in range(0, NB):", *(f"    {line}" for line in sums)]
-    count_out = range(len(spec.outputs))
-    outputs = [f"tl.store(r_ptr + {i} * points.to(tl.int64) + n, o{i}, mask=live)" for i in count_out]
-    given = [f"{up}{i} = tl.load(g_ptr + {i} * points.to(tl.int64) + n, mask=live, other=0.0)" for i in count_out]
-    if spec.tail is not None and tail is not None:
-        width = 0 if spec.tail.given is None else spec.tail.given.output_width
-        size = "tl.minimum(points - first, tiles * ROWS).to(tl.int64)"
-        loads = [
-            f"given{k}_{c} = tl.load(t_ptr + ({k} * size + row) * {width} + {c}, mask=live, other=0.0)"
-            for k, c in tail.loads
-        ]
-        values += [f"size = {size}", *loads, *tail.forward]
-    equations = code.equations if code else 0
-    trained = code.trained if code else 0
-    slots = f"part_ptr + tile.to(tl.int64) * columns + {m} * H"
-    loss: list[str] = []
-    if code is not None:
-        loss += [f"c{i} = tl.load(c_ptr + {len(space.coefficients) + i})" for i in range(code.constants)]
-        loss += [f"p{i} = tl.load(p_ptr + {i})" for i in range(trained)]
-        loss += [
-            f"f{i} = tl.load(f_ptr + {i} * points.to(tl.int64) + n, mask=live, other=0.0)" for i in range(code.data)
-        ]
-        loss += list(code.residuals)
-        for e in range(equations):
-            loss += [
-                f"r{e} = tl.where(live, r{e} + tl.zeros([ROWS], dtype), 0.0)",
-                f"q{e} = r{e}",
-                "if WEIGHTED:",
-                f"    q{e} *= tl.load(pw_ptr + n.to(tl.int64) * {equations} + {e}, mask=live, other=0.0)",
-                f"add_to({slots} + {e}, tl.sum(q{e} * r{e}, 0), again)",
-                "if KEEP:",
-                f"    tl.store(r_ptr + n.to(tl.int64) * {equations} + {e}, r{e}, mask=live)",
-                f"q{e} *= tl.load(ew_ptr + {e}) * (2.0 / points.to(dtype))",
-            ]
-        loss += list(code.seeds)
-        loss += [
-            f"add_to({slots} + {equations + i}, tl.sum(tl.where(live, t{i} + tl.zeros([ROWS], dtype), 0.0), 0), again)"
-            for i in range(trained)
-        ]
-    body = [
-        "NB: tl.constexpr = H // BLOCK",
-        "dtype = b_ptr.dtype.element_ty",
-        "tile = tl.program_id(0)",
-        "row = tile * ROWS + tl.arange(0, ROWS)",
-        "channel = tiles.to(tl.int64) * ROWS * H",
-        f"part = {count} * channel",
-        *load_coefficients(space),
-        *load_points(d),
-        *([f"if MODE != {ADJOINT}:", *(f"    {line}" for line in values)] if tail is None else values),
-        f"if MODE == {OUTPUTS}:",
-        *(f"    {line}" for line in outputs),
-        f"if MODE == {ADJOINT}:",
-        *(f"    {line}" for line in given),
-    ]
-    if loss:
-        body += [f"if MODE == {LOSS} or MODE == {LOSS_AND_GRADIENT}:", *(f"    {line}" for line in loss)]
-    bias = {}
-    for f in range(m):
-        names = [f"v{i}" for i, o in enumerate(reads) if o.channel == 0 and o.column == f]
-        bias[f] = " + ".join(names) or "tl.zeros([ROWS], dtype)"
-    back = [] if tail is None else list(tail.adjoint)
-    back += [f"v{i} = tl.where(live, v{i} + tl.zeros([ROWS], dtype), 0.0)" for i in range(len(reads))]
-    back += [f"add_to({slots} + {equations + trained + f}, tl.sum({bias[f]}, 0), again)" for f in range(m)]
-    sweep = [*place, *(f"gu{f} = tl.zeros([ROWS, BLOCK], dtype)" for f in range(m))]
-    sweep.append(f"pb = {slots} + {equations + trained + m}")
-    before, after = sweep_of(spec, by_channel)
-    sweep += before
-    sweep += _joint_sums([f"gu{f}" for f in range(m)], [f"gu{f}" for f in range(m)])
-    sweep += [f"add_to(part_ptr + tile.to(tl.int64) * columns + {f} * H + h, gu{f}, again)" for f in range(m)]
-    sweep += after
-    back += ["for nb in range(0, NB):", *(f"    {line}" for line in sweep)]
-    body += [f"if MODE == {LOSS_AND_GRADIENT} or MODE == {ADJOINT}:", *(f"    {line}" for line in back)]
-    return f"""
-@triton.jit(do_not_specialize={INTEGERS})
-def output_kernel(
-    x_ptr, a_ptr, a_scale_ptr, s_ptr,  # points, jets of the last hidden layer (as in input_kernel)
-    z_ptr, z_scale_ptr,  # out: adjoint of the last hidden layer before its activation, as a_ptr
-    y_ptr,  # out, if FIRST is 2: the same as plain numbers [{count}, tiles ROWS, H]
-    w_ptr,  # [{m}, H]
-    b_ptr,  # [{m}]
-    c_ptr,
-    p_ptr,  # trained parameters of the PDE
-    f_ptr,  # data columns, each of `points` numbers
-    t_ptr,  # jets of the points alone that an output transform reads: [{count}, points of this chunk, columns]
-    ew_ptr,  # [{equations}] equation weights
-    pw_ptr,  # [points, {equations}] point weights, if WEIGHTED
-    g_ptr,  # [{len(spec.outputs)}, points] given adjoint of the outputs, if MODE is {ADJOINT}
-    r_ptr,  # out: residuals [points, {equations}] if KEEP, outputs [{len(spec.outputs)}, points] if MODE is {OUTPUTS}
-    part_ptr,  # [tiles, columns] out: sums over a tile: output weights [{m}, H], losses [{equations}],
-    # trained parameters [{trained}], output biases [{m}], bias of the last hidden layer [H]; if FIRST weights [{d}, H]
-    points, first, tiles, again, columns,
-    MODE: tl.constexpr, WEIGHTED: tl.constexpr, KEEP: tl.constexpr, FIRST: tl.constexpr, ACTIVATION: tl.constexpr,
-    {COMMON},
-):
-{indent(body, 1)}
-"""
-
-
-def _joint_sums(names: list[str], blocks: list[str]) -> list[str]:
-    """`names` = sums over the rows of `blocks`."""
-    if len(blocks) == 1:
-        return [f"{names[0]} = tl.sum({blocks[0]}, 0)"]
-    return [f"{', '.join(names)} = sums{len(blocks)}({', '.join(blocks)}, ONCE)"]
-
-
-def _first_layer(space: ChannelSpace) -> list[str]:
-    """Below: sums over a tile of the bias of a hidden layer, and of the input weights; or the adjoint as it is."""
-    names = [f"s{j}" for j in range(space.dimension + 1)]
-    joint = _joint_sums(names, ["y0", *first_layer_terms(space)])
-    stores = [f"add_to(pb + {j} * H + h, {name}, again)" for j, name in enumerate(names)]
-    give = [f"tl.store(y_ptr + {k} * channel + offset, y{k})" for k in range(len(space))]
-    return [
-        "if FIRST == 2:",
-        *(f"    {line}" for line in give),
-        "elif FIRST == 1:",
-        *(f"    {line}" for line in (*joint, *stores)),
-        "else:",
-        "    add_to(pb + h, tl.sum(y0, 0), again)",
-    ]
-
-
-def first_layer_terms(space: ChannelSpace) -> list[str]:
-    """Per coordinate, what summed over points gives the gradient of its column of the input weights."""
-    result = []
-    for j in range(space.dimension):
-        terms = [f"y0 * x{j}[:, None]"]
-        for k, seed in enumerate(space.seeds, start=1):
-            terms += [f"y{k}" if slot is None else f"k{slot} * y{k}" for jj, slot in seed if jj == j]
-        result.append(" + ".join(terms))
-    return result
-
-
 def _backward(spec: Spec) -> str:
     space, d, count = spec.space, spec.space.dimension, len(spec.space)
     body = [*tile(space), *load_coefficients(space), *_products(count, "b", "i", transposed=True)]
     for i in range(len(spec.activations)):
-        body += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, _slopes(spec, i)))]
+        body += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in adjoint(space, slopes_of(spec, i)))]
     body += ["if not FIRST:", *(f"    {line}" for line in store_block(count, "y", "z"))]
     body += ["pb = part_ptr + tile.to(tl.int64) * columns", "if FIRST:"]
-    body += [*(f"    {line}" for line in load_points(d)), *_first_layer(space)]
+    body += [*(f"    {line}" for line in load_points(d)), *first_layer(space)]
     return f"""
 @triton.jit(do_not_specialize={INTEGERS})
 def backward_kernel(

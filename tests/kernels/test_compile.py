@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pinnfuse import PDE
 from pinnfuse.jets.plan import plan
 from pinnfuse.kernels.jets.offline import resources
-from pinnfuse.kernels.jets.source import Spec
+from pinnfuse.kernels.jets.spec import Spec
 
 capability, width, precision, activation, hopper, dimension = json.loads(sys.argv[1])
 x = [f"x{i}" for i in range(dimension)]

@@ -19,7 +19,8 @@ from pinnfuse.kernels.jets import group, pointwise
 from pinnfuse.kernels.jets.hopper import generate_hopper
 from pinnfuse.kernels.jets.hopper_fused import generate_fused
 from pinnfuse.kernels.jets.schedule import Pointwise, schedule
-from pinnfuse.kernels.jets.source import Spec, generate
+from pinnfuse.kernels.jets.source import generate
+from pinnfuse.kernels.jets.spec import Spec
 
 from .cases import PDES  # noqa: TID251 - this folder, not the library's
 
