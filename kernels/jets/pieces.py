@@ -102,7 +102,8 @@ def store_block(count: int, name: str, pointer: str) -> list[str]:
         "if PARTS > 0:",
         f"    {largest} = maxima({', '.join(values)}{once})",
         *(
-            f"    put({pointer}_ptr + {k} * channel + offset, part, {pointer}_scale_ptr + {scale_slot(k)}, {v}, m{k}, PARTS)"
+            f"    put({pointer}_ptr + {k} * channel + offset, part, "
+            f"{pointer}_scale_ptr + {scale_slot(k)}, {v}, m{k}, PARTS)"
             for k, v in enumerate(values)
         ),
         "else:",
