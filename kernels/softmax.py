@@ -13,14 +13,14 @@ Source: Milakov, Gimelshein, Online normalizer calculation for softmax, arXiv:18
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from pinnfuse.first_order import first_order_only
 
 LARGEST_BLOCK = 4096
 
@@ -78,16 +78,6 @@ def _launch(kernel: Any, *tensors: Tensor) -> None:
         kernel[(rows,)](*tensors, columns, DOUBLE=tensors[0].dtype == torch.float64, BLOCK=block, num_warps=warps)
 
 
-def _first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(backward)
-    def wrapper(ctx: Any, grad: Tensor) -> Any:
-        if torch.is_grad_enabled():
-            raise RuntimeError("softmax: the backward kernel has no derivative; use torch.softmax for second ones.")
-        return backward(ctx, grad)
-
-    return wrapper
-
-
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -98,7 +88,7 @@ class _Softmax(torch.autograd.Function):
         return y.view(x.shape)
 
     @staticmethod
-    @_first_order_only
+    @first_order_only("softmax", "For second ones use torch.softmax.")
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
         flat = grad.reshape(y.shape).contiguous()

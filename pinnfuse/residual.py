@@ -8,7 +8,6 @@ stored. Those stored gradients have no derivative of their own: `create_graph=Tr
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from pinnfuse import backends, checks
 from pinnfuse import precision as precisions
+from pinnfuse.first_order import first_order_only
 from pinnfuse.jets import ClosedFormEngine, JetEngine, JetPlan, LossTask, Output
 from pinnfuse.jets.engine import bytes_per_point, chain_rule
 from pinnfuse.jets.nested import nested_outputs
@@ -27,20 +27,10 @@ from pinnfuse.parameters import ResidualModule
 from pinnfuse.pde import PDE, parse_jet
 from pinnfuse.pde.jet import split_names
 
-
-def first_order_only(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Refuse `create_graph=True`, which would otherwise drop the second derivative without a word."""
-
-    @functools.wraps(backward)
-    def wrapper(ctx: Any, *grads: Tensor | None) -> Any:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "this fused backward has no derivative of its own (create_graph=True was asked for). Use "
-                "backend='autograd' for second derivatives, or ask for a higher jet instead of differentiating twice."
-            )
-        return backward(ctx, *grads)
-
-    return wrapper
+_first_order_only = first_order_only(
+    "a fused residual",
+    "Use backend='autograd' for second derivatives, or ask for a higher jet instead of differentiating twice.",
+)
 
 
 class _FusedLoss(torch.autograd.Function):
@@ -71,7 +61,7 @@ class _FusedLoss(torch.autograd.Function):
         return result.loss, result.per_equation, residuals
 
     @staticmethod
-    @first_order_only
+    @_first_order_only
     def backward(ctx: Any, grad_loss: Tensor | None, *_unused: Tensor | None):
         if grad_loss is None:
             return (None,) * (3 + len(ctx.need))
@@ -100,7 +90,7 @@ class _FusedJets(torch.autograd.Function):
         return engine.outputs(points)
 
     @staticmethod
-    @first_order_only
+    @_first_order_only
     def backward(ctx: Any, gradient: Tensor):
         points = ctx.saved_tensors[0]
         return None, None, *ctx.engine.adjoint(points, gradient, ctx.needs_input_grad[2:])

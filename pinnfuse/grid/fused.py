@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pinnfuse.first_order import USE_TORCH, first_order_only
 from pinnfuse.grid.codegen import generate
 from pinnfuse.grid.codegen.functions import RECOMPUTED, SAVED, SEEDED
 from pinnfuse.grid.inputs import Inputs
 from pinnfuse.grid.reference import Scheme
-from pinnfuse.residual import first_order_only
 
 if TYPE_CHECKING:
     from pinnfuse.kernels.grid.residual import Arguments
@@ -136,7 +136,7 @@ class _Loss(torch.autograd.Function):
         return loss, means, r
 
     @staticmethod
-    @first_order_only
+    @first_order_only("FusedGridResidualLoss", USE_TORCH)
     def backward(ctx: Any, upstream: Tensor | None, *_unused: Tensor | None):
         nothing = (None,) * (5 + len(ctx.need))
         if upstream is None:
@@ -173,7 +173,7 @@ class _Residuals(torch.autograd.Function):
         return r
 
     @staticmethod
-    @first_order_only
+    @first_order_only("FusedGridResidualLoss", USE_TORCH)
     def backward(ctx: Any, upstream: Tensor):
         fields, equation_weights, *rest = ctx.saved_tensors
         a = _arguments(ctx.shape, fields, equation_weights, None, rest, ctx.count)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from pinnfuse.errors import nearest
+from pinnfuse.first_order import USE_TORCH, first_order_only
 from pinnfuse.grid.boundary import Dirichlet
 from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.ghosts import extend, table
@@ -197,7 +198,7 @@ def _kernel(field: Tensor, points: Tensor, grid: Grid, mode: str) -> Tensor:
 
 
 class _Sample(torch.autograd.Function):
-    """[N, C, *space] at [N, P, d] by the kernels. The backward has no derivative of its own."""
+    """[N, C, *space] at [N, P, d] by the kernels."""
 
     @staticmethod
     def forward(ctx, field: Tensor, points: Tensor, grid: Grid, mode: str) -> Tensor:
@@ -214,14 +215,10 @@ class _Sample(torch.autograd.Function):
         return out
 
     @staticmethod
+    @first_order_only("sample", USE_TORCH)
     def backward(ctx, gradient: Tensor):
         from pinnfuse.kernels.grid.run_sample import scatter, slopes
 
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "sample: the backward kernel has no derivative of its own (create_graph=True). Use backend='torch', "
-                "which can be differentiated any number of times."
-            )
         points, *rest = ctx.saved_tensors
         sampling, numbers, largest = ctx.laid_out
         grad_field = grad_points = None

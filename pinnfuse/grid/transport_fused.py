@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from pinnfuse.first_order import USE_TORCH, first_order_only
 from pinnfuse.grid.ghosts import Wall, table
 from pinnfuse.grid.transport_reference import Transport
 
@@ -28,7 +29,7 @@ def _launch(f: Tensor, c: Tensor, transport: Transport) -> Tensor:
 
 
 class _Flow(torch.autograd.Function):
-    """The kernels. The backward has no derivative of its own."""
+    """The kernels."""
 
     @staticmethod
     def forward(ctx, f: Tensor, c: Tensor, transport: Transport) -> Tensor:
@@ -37,15 +38,11 @@ class _Flow(torch.autograd.Function):
         return _launch(f, c, transport)
 
     @staticmethod
+    @first_order_only("convection, diffusion", USE_TORCH)
     def backward(ctx, gradient: Tensor):
         from pinnfuse.kernels.grid.run_flow import backward
 
         transport: Transport = ctx.transport
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                f"{transport.flow.kind}: the backward kernel has no derivative of its own (create_graph=True). Use "
-                "backend='torch', which can be differentiated any number of times."
-            )
         f, c = ctx.saved_tensors
         need_f, need_c = ctx.needs_input_grad[:2]
         grad_f = torch.empty(f.shape, dtype=f.dtype, device=f.device) if need_f else None

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinnfuse.first_order import first_order_only
 from pinnfuse.grid import Grid
 from pinnfuse.grid.boundary import Dirichlet, Neumann
 from pinnfuse.grid.transport import diffusion
@@ -129,7 +130,7 @@ class _Solve(torch.autograd.Function):
         return p
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order_only("poisson_solve with a `coefficient`", "Differentiate once.")
     def backward(ctx: Any, g: Tensor) -> Any:
         p, k = ctx.saved_tensors
         problem = _Problem(k, ctx.grid, ctx.space)

@@ -67,6 +67,14 @@ def test_gradients_to_both_arguments(walls):
     assert torch.autograd.gradcheck(solve, (rhs, k), eps=1e-6, atol=1e-6)
 
 
+def test_second_derivatives_are_refused():
+    """The incoming gradient is a constant: `once_differentiable` would let the term vanish."""
+    k = torch.ones(8, dtype=torch.float64, requires_grad=True)
+    p = poisson_solve(torch.ones_like(k), Grid("x", 0.1, boundary="dirichlet"), coefficient=k)
+    with pytest.raises(RuntimeError, match="no derivative of its own"):
+        torch.autograd.grad(p.sum(), k, create_graph=True)
+
+
 def test_float32_reaches_its_tolerance():
     grid = Grid("x y", 1 / 64, boundary="dirichlet", centring="cell")
     k = coefficient((64, 64), 10.0)
