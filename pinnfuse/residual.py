@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pinnfuse import backends, checks
 from pinnfuse import precision as precisions
-from pinnfuse.first_order import first_order_only
 from pinnfuse.jets import ClosedFormEngine, JetEngine, JetPlan, LossTask, Output
+from pinnfuse.jets.autograd import FusedJets, FusedLoss
 from pinnfuse.jets.engine import bytes_per_point, chain_rule
 from pinnfuse.jets.nested import nested_outputs
 from pinnfuse.jets.plan import derivative_plan, evaluate_residuals, plan
@@ -26,74 +25,6 @@ from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.parameters import ResidualModule
 from pinnfuse.pde import PDE, parse_jet
 from pinnfuse.pde.jet import split_names
-
-_first_order_only = first_order_only(
-    "a fused residual",
-    "Use backend='autograd' for second derivatives, or ask for a higher jet instead of differentiating twice.",
-)
-
-
-class _FusedLoss(torch.autograd.Function):
-    """(equation weights, point weights, trained parameters, operands) -> loss, per-equation means, residuals."""
-
-    @staticmethod
-    def forward(ctx: Any, engine: JetEngine, task: LossTask, differentiate: bool, *tensors: Tensor | None):
-        ctx.set_materialize_grads(False)
-        trained = len(task.trained)
-        need = ctx.needs_input_grad[3:]
-        need_equation, need_point, need_trained, need_operands = (
-            need[0],
-            need[1],
-            need[2 : 2 + trained],
-            need[2 + trained :],
-        )
-        wanted = [differentiate and n for n in need_operands]
-        result = engine.loss(task, wanted, differentiate and any(need_trained))
-        ctx.gradients = (*result.trained_gradients, *result.operand_gradients) if differentiate else ()
-        ctx.need = need
-        squares = None
-        if differentiate and need_point:
-            assert result.residuals is not None
-            squares = result.residuals.square() * task.equation_weights / task.points.shape[0]
-        ctx.save_for_backward(result.per_equation if differentiate and need_equation else None, squares)
-        residuals = result.residuals if task.keep_residuals else None
-        ctx.mark_non_differentiable(*(t for t in (result.per_equation, residuals) if t is not None))
-        return result.loss, result.per_equation, residuals
-
-    @staticmethod
-    @_first_order_only
-    def backward(ctx: Any, grad_loss: Tensor | None, *_unused: Tensor | None):
-        if grad_loss is None:
-            return (None,) * (3 + len(ctx.need))
-        per_equation, squares = ctx.saved_tensors
-        scaled = [g if n else None for g, n in zip(ctx.gradients, ctx.need[2:], strict=True)]
-        present = [g for g in scaled if g is not None]
-        products = iter(torch._foreach_mul(present, grad_loss) if present else ())
-        scaled = [None if g is None else next(products) for g in scaled]
-        return (
-            None,
-            None,
-            None,
-            None if per_equation is None else per_equation * grad_loss,
-            None if squares is None else squares * grad_loss,
-            *scaled,
-        )
-
-
-class _FusedJets(torch.autograd.Function):
-    """Operands -> requested channels [R, N]. The backward recomputes: nothing of size points x width is kept."""
-
-    @staticmethod
-    def forward(ctx: Any, engine: JetEngine, points: Tensor, *operands: Tensor) -> Tensor:
-        ctx.engine = engine
-        ctx.save_for_backward(points, *operands)  # operands: so that autograd notices when one was changed in place
-        return engine.outputs(points)
-
-    @staticmethod
-    @_first_order_only
-    def backward(ctx: Any, gradient: Tensor):
-        points = ctx.saved_tensors[0]
-        return None, None, *ctx.engine.adjoint(points, gradient, ctx.needs_input_grad[2:])
 
 
 @dataclass
@@ -349,7 +280,7 @@ class FusedResidualLoss(ResidualModule):
                     net, points, plan_.space, plan_.outputs, _value_check(self.pde.fields, "FusedResidualLoss")
                 )
             engine = self._engine(net, points, plan_, choice)
-            return _FusedJets.apply(engine, points.detach(), *engine.operands)
+            return FusedJets.apply(engine, points.detach(), *engine.operands)
 
     def _loss(
         self,
@@ -388,7 +319,7 @@ class FusedResidualLoss(ResidualModule):
             with precisions.torch_matmul(precisions.resolve(self.precision, points.dtype)):
                 engine = self._engine(net, points, plan_, choice)
                 tensors = (equation_weights, weights, *trained.values(), *engine.operands)
-                return _FusedLoss.apply(engine, task, torch.is_grad_enabled(), *tensors)
+                return FusedLoss.apply(engine, task, torch.is_grad_enabled(), *tensors)
 
 
 @torch._disable_dynamo  # torch.compiler.disable, without importing the compiler (and Triton) at import
@@ -440,7 +371,7 @@ def derivatives(
                 checks.check_width(choice.recognised.program.output_width, field_names, caller)
             check = _value_check(field_names, caller)
             engine = backends.engine(choice, net, points.dtype, space, requests, (), None, resolved, check)
-            outputs = _FusedJets.apply(engine, points.detach(), *engine.operands)
+            outputs = FusedJets.apply(engine, points.detach(), *engine.operands)
     return dict(zip(names, outputs.unbind(0), strict=True))
 
 
