@@ -25,14 +25,14 @@ LARGEST = 1e12
 """Of rates, weights and maps: products of three of them, and sums over all agents, are finite in float32."""
 
 
-def whole(name: str, value: Any, low: int, high: int) -> int:
+def whole_number(name: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise ValueError(f"Physarum: `{name}` must be a whole number in {low}..{high}; got {value!r}.")
     return int(value)
 
 
 def steps(count: Any, sort_every: Any) -> tuple[int, int]:
-    return whole("steps", count, 0, 2**63 - 1), whole("sort_every", sort_every, 0, 2**63 - 1)
+    return whole_number("steps", count, 0, 2**63 - 1), whole_number("sort_every", sort_every, 0, 2**63 - 1)
 
 
 def shape(value: Any) -> tuple[int, int]:

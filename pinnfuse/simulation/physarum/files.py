@@ -20,7 +20,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextmanager
-def whole(path: str | Path) -> Iterator[Path]:
+def whole_file(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` with the same suffix, which takes its name when the block ends without an error.
 
     A killed process leaves its temporary file, and the next one that writes `path` removes it.
@@ -46,7 +46,7 @@ def whole(path: str | Path) -> Iterator[Path]:
 
 
 def check_writable(path: str | Path) -> None:
-    """Know before a long run that `whole` will open.
+    """Know before a long run that `whole_file` will open.
 
     Raises:
         ValueError: it will not.

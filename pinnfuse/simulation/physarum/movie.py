@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from pinnfuse.simulation.physarum.files import whole
+from pinnfuse.simulation.physarum.files import whole_file
 from pinnfuse.simulation.physarum.palettes import palette
 from pinnfuse.simulation.physarum.pictures import check, check_fps, exposure, picture, write_open
 
@@ -85,7 +85,7 @@ def film(
             yield frame
 
     with ExitStack() as stack:
-        temporaries = [stack.enter_context(whole(path)) for path in targets]
+        temporaries = [stack.enter_context(whole_file(path)) for path in targets]
         last: deque[Image.Image] = deque(maxlen=1)
         made: Iterable[Image.Image] = _remembering(frames(), last)
         made = list(made) if len(moving) > 1 else made

@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from pinnfuse.errors import nearest
-from pinnfuse.simulation.physarum.files import whole
+from pinnfuse.simulation.physarum.files import whole_file
 from pinnfuse.simulation.physarum.palettes import SPECIES, palette, rgb
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def write(path: str | Path, frames: Iterable[Image.Image], fps: float = 20.0) ->
     """
     path = check(path)
     check_fps(fps)
-    with whole(path) as temporary:
+    with whole_file(path) as temporary:
         write_open(temporary, frames, fps)
     return path
 

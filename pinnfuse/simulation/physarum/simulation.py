@@ -91,9 +91,9 @@ class Physarum:
         **single: Any,
     ):
         shape = checks.shape(shape)
-        agents = checks.whole("agents", agents, 1, 2**31 - 1)
-        species = checks.whole("species", species, 1, 64)
-        seed = checks.whole("seed", seed, 0, 2**63 - 1)
+        agents = checks.whole_number("agents", agents, 1, 2**31 - 1)
+        species = checks.whole_number("species", species, 1, 64)
+        seed = checks.whole_number("seed", seed, 0, 2**63 - 1)
         checks.names(boundary=boundary, sensing=sensing, deposits=deposits)
         checks.field_dtype(dtype)
         self.device = checks.device(device)
@@ -287,9 +287,9 @@ class Physarum:
 
     def save(self, path: str | Path) -> None:
         """Write the state, or leave the old file: there is never half of one."""
-        from pinnfuse.simulation.physarum.files import whole
+        from pinnfuse.simulation.physarum.files import whole_file
 
-        with whole(path) as temporary, temporary.open("wb") as file:
+        with whole_file(path) as temporary, temporary.open("wb") as file:
             torch.save(self.state_dict(), file)
 
     @classmethod

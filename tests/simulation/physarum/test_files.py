@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from pinnfuse.simulation import Physarum
-from pinnfuse.simulation.physarum.files import check_writable, whole
+from pinnfuse.simulation.physarum.files import check_writable, whole_file
 
 KILLED = """
 import os, signal, sys
-from pinnfuse.simulation.physarum.files import whole
-with whole(sys.argv[1]) as temporary:
+from pinnfuse.simulation.physarum.files import whole_file
+with whole_file(sys.argv[1]) as temporary:
     temporary.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -26,7 +26,7 @@ def names(folder: Path) -> list[str]:
 def test_an_error_leaves_the_old_file(tmp_path) -> None:
     path = tmp_path / "state.pt"
     path.write_text("old")
-    with pytest.raises(RuntimeError), whole(path) as temporary:
+    with pytest.raises(RuntimeError), whole_file(path) as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert path.read_text() == "old" and names(tmp_path) == ["state.pt"]
@@ -37,7 +37,7 @@ def test_a_killed_process_leaves_the_old_file_and_the_next_one_cleans_up(tmp_pat
     path.write_text("old")
     subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
     assert path.read_text() == "old" and len(names(tmp_path)) == 2
-    with whole(path) as first, whole(path) as second:  # neither takes the other's for a dead one's
+    with whole_file(path) as first, whole_file(path) as second:  # neither takes the other's for a dead one's
         assert first.exists() and second.exists() and len(names(tmp_path)) == 3
         second.write_text("new")
     assert names(tmp_path) == [path.name]
@@ -46,7 +46,7 @@ def test_a_killed_process_leaves_the_old_file_and_the_next_one_cleans_up(tmp_pat
 def test_a_full_disk_is_one_line(tmp_path) -> None:
     path = tmp_path / "state.pt"
     path.write_text("old")
-    with pytest.raises(ValueError, match="No space left.*Make room"), whole(path):
+    with pytest.raises(ValueError, match="No space left.*Make room"), whole_file(path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert path.read_text() == "old" and names(tmp_path) == ["state.pt"]
 
@@ -77,7 +77,7 @@ def test_what_is_no_file_is_refused_before(tmp_path) -> None:
     for path, reason in (("folder", "is a folder"), ("file/state.pt", "folder that you may write to")):
         with pytest.raises(ValueError, match=reason):
             check_writable(tmp_path / path)
-        with pytest.raises(ValueError, match=reason), whole(tmp_path / path):
+        with pytest.raises(ValueError, match=reason), whole_file(tmp_path / path):
             pytest.fail("the block ran")
     check_writable(tmp_path / "new" / "state.pt")
     assert names(tmp_path / "new") == []
@@ -86,6 +86,6 @@ def test_what_is_no_file_is_refused_before(tmp_path) -> None:
 def test_a_link_stays_a_link(tmp_path) -> None:
     (tmp_path / "real.pt").write_text("old")
     (tmp_path / "link.pt").symlink_to(tmp_path / "real.pt")
-    with whole(tmp_path / "link.pt") as temporary:
+    with whole_file(tmp_path / "link.pt") as temporary:
         temporary.write_text("new")
     assert (tmp_path / "link.pt").is_symlink() and (tmp_path / "real.pt").read_text() == "new"

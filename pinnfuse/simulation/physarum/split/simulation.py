@@ -52,7 +52,7 @@ class SplitPhysarum:
     def __init__(self, whole: Physarum, *, window: int = 6, group: dist.ProcessGroup | None = None):
         if not dist.is_initialized():
             raise RuntimeError("SplitPhysarum: no process group. Call torch.distributed.init_process_group first.")
-        window = checks.whole("window", window, 1, 2**31)
+        window = checks.whole_number("window", window, 1, 2**31)
         state = whole.state_dict()
         self.settings, self.group, self.device = dict(whole.settings), group, whole.device
         ranks, shape = dist.get_world_size(group), tuple(self.settings["shape"])
@@ -211,11 +211,11 @@ class SplitPhysarum:
 
     def save(self, path: str | Path) -> None:
         """Write the state from the first process, or leave the old file; the others wait."""
-        from pinnfuse.simulation.physarum.files import whole
+        from pinnfuse.simulation.physarum.files import whole_file
 
         state = self.state_dict()
         if self.band.rank == 0:
-            with whole(path) as temporary, temporary.open("wb") as file:
+            with whole_file(path) as temporary, temporary.open("wb") as file:
                 torch.save(state, file)
         self._gather(self.local.colony.clock)  # a barrier
 
