@@ -17,7 +17,7 @@ from pinnfuse.bench import machine, timing
 from pinnfuse.bench.physarum.cases import CASES, CROWDED, QUICK, Case
 from pinnfuse.bench.physarum.table import show
 from pinnfuse.simulation import Physarum
-from pinnfuse.simulation.physarum.files import whole
+from pinnfuse.simulation.physarum.files import whole_file
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ def run(device: torch.device, out: str | Path, console: Console, *, seconds: flo
     protocol = {"seed": 1, "seconds": seconds, "first_call": "apart", "statistic": "median, 20 % and 80 % quantiles"}
     report: Row = head(device) | {"protocol": protocol, "rows": []}
     path = Path(out) / machine.name(device) / "physarum.json"
-    with whole(path) as temporary:  # fails here, not after the measurements
+    with whole_file(path) as temporary:  # fails here, not after the measurements
         for case in QUICK if quick else CASES:
             with console.status(case.name):
                 report["rows"].append(measure(case, device, seconds))

@@ -15,7 +15,7 @@ from rich.console import Console
 from pinnfuse.bench import timing
 from pinnfuse.bench.physarum.cases import CASES, QUICK, Case
 from pinnfuse.bench.physarum.runner import head
-from pinnfuse.simulation.physarum.files import whole
+from pinnfuse.simulation.physarum.files import whole_file
 from pinnfuse.simulation.physarum.split import SplitPhysarum, spawn
 
 GOAL = 1.6
@@ -37,7 +37,7 @@ def run_split(
     report = head(device) | {"devices": ranks, "goal": f">= {GOAL:g}x one card on two"}
     case = dataclasses.replace(QUICK[0], shape=(96, 64)) if quick else CASES[-2]
     path = Path(out) / report["machine"] / "physarum_split.json"
-    with whole(path) as temporary, console.status(f"{case.name} over {ranks} processes"):
+    with whole_file(path) as temporary, console.status(f"{case.name} over {ranks} processes"):
         spawn(_measure, ranks, case, seconds, str(temporary), device=device.type, timeout=300.0)
         report |= json.loads(temporary.read_text())
         temporary.write_text(json.dumps(report, indent=1) + "\n")
