@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +65,13 @@ def run(settings: Settings, device: torch.device, out: str | Path, console: Cons
     folder.mkdir(parents=True, exist_ok=True)
     report: dict[str, Any] = {**machine.head(device), "seconds": settings.seconds, "rows": [], "training": []}
     uncompiled = [name for name in settings.against if name != "torch-compile"]
-    work: list[tuple[str, GridCase, Callable[[], list[Row]]]] = []
-    for case, against in [(c, settings.against) for c in settings.cases] + [(c, uncompiled) for c in settings.six]:
-        work.append(("rows", case, lambda c=case, a=against: measure(c, a, device, settings.seconds)))  # type: ignore[misc]
-    for case in settings.training:
-        work.append(("training", case, lambda c=case: train(c, settings.against, device, settings.seconds)))  # type: ignore[misc]
-    for kind, case, call in work:
+    work = [("rows", case, partial(measure, case, settings.against)) for case in settings.cases]
+    work += [("rows", case, partial(measure, case, uncompiled)) for case in settings.six]
+    work += [("training", case, partial(train, case, settings.against)) for case in settings.training]
+    for kind, case, rows in work:
         what = f"{case.pde} {case.n}^{case.dimension} x {case.batch}, {case.boundary}, {kind}"
         with console.status(what), timing.full_precision():
-            report[kind] += call()
+            report[kind] += rows(device, settings.seconds)
         report["promises"] = promises(report["rows"], report["training"])
         (folder / "grid_residual.json").write_text(json.dumps(report, indent=1) + "\n")
         if device.type == "cuda":

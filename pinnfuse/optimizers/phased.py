@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from pinnfuse.optimizers.gauss_newton import GaussNewton, Linearise
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
 from pinnfuse.optimizers.registry import build
-from pinnfuse.optimizers.schedule import Phase, total_steps
+from pinnfuse.optimizers.schedule import Phase
 
 
 class PhasedOptimizer(Optimizer):
@@ -68,11 +68,6 @@ class PhasedOptimizer(Optimizer):
     def total_step(self) -> int:
         """Steps done in all."""
         return self.position["total"]
-
-    @property
-    def planned_steps(self) -> int:
-        """Steps of all phases, if none ends early."""
-        return total_steps(self.phases)
 
     @property
     def phase_finished(self) -> bool:
