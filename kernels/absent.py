@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from pinnfuse.errors import nearest
+from pinnfuse.errors import BackendUnavailable, nearest
 
 GB = 2**30
 
@@ -69,12 +69,16 @@ def card(name: str) -> Iterator[list[Compiled]]:
 
     Raises:
         ValueError: an unknown name.
-        RuntimeError: Triton interprets in this process.
+        BackendUnavailable: there is a card, or Triton interprets in this process.
     """
     if name not in CARDS:
         raise ValueError(f"a card that is not here: `name` must be one of {', '.join(CARDS)}. {nearest(name, CARDS)}")
+    if torch.cuda.is_available():  # it would be given the kernels and constants that this process keeps from here
+        raise BackendUnavailable(
+            "a card that is not here: this process sees one that is. Start it with CUDA_VISIBLE_DEVICES= (empty)."
+        )
     if triton.knobs.runtime.interpret:
-        raise RuntimeError("kernels cannot be compiled where TRITON_INTERPRET=1 is set; unset it.")
+        raise BackendUnavailable("kernels cannot be compiled where TRITON_INTERPRET=1 is set; unset it.")
     chosen, compiled = CARDS[name], []
 
     def listen(*, src: Any, metadata: Any, metadata_group: Any, times: Any, cache_hit: bool) -> None:

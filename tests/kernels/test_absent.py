@@ -9,7 +9,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+from pinnfuse.errors import BackendUnavailable
 from pinnfuse.kernels import absent
 
 SCRIPT = """
@@ -69,4 +71,11 @@ def test_compiled_once_and_found_by_the_next_process(tmp_path, root):
 
 def test_an_unknown_card():
     with pytest.raises(ValueError, match="h200"), absent.card("h20"):
+        pass
+
+
+def test_not_beside_a_card_that_is_here(monkeypatch):
+    """Compiled kernels and constants are kept by device, and those of a pretended one do nothing."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(BackendUnavailable, match="CUDA_VISIBLE_DEVICES"), absent.card("h200"):
         pass
