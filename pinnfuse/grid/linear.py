@@ -12,8 +12,9 @@ backward is a gather by the same kernel, nothing is saved, and it has a backward
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import torch
@@ -47,6 +48,12 @@ class LinearOperator:
     inputs: int
     outputs: tuple[tuple[Term, ...], ...]
 
+    @cached_property
+    def variant(self) -> str:
+        """What plain torch's time goes by: stencils of one name may be of any size."""
+        sizes = [[len(stencil.offsets) for _, stencil in term.factors] for terms in self.outputs for term in terms]
+        return f"{self.dimension}D, {sum(map(math.prod, sizes))} points read"
+
     def __call__(
         self, u: Tensor, axes: tuple[str, ...], backend: str = "auto", scalar: tuple[bool, bool] = (False, False)
     ) -> Tensor:
@@ -55,7 +62,7 @@ class LinearOperator:
         `scalar`: whether the argument and the result are without their dimension of components (of size 1).
         """
         _check(self, tuple(u.shape[-self.dimension :]), axes)
-        chosen = choose(backend, self.name, u, variant=f"{self.dimension}D")
+        chosen = choose(backend, self.name, u, variant=self.variant)
         if chosen.backend == "torch":
             return self._plain(u, scalar)
         return chosen.run(lambda u: _run(u, self, True, scalar), lambda u: self._plain(u, scalar), u)

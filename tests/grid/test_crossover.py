@@ -5,7 +5,7 @@ import torch
 
 import pinnfuse
 from pinnfuse import PDE, FusedGridResidualLoss, Grid
-from pinnfuse.grid import crossover, dispatch
+from pinnfuse.grid import crossover, custom, dispatch, linear
 from pinnfuse.grid.dispatch import Choice
 from pinnfuse.kernels import measured
 
@@ -95,6 +95,15 @@ def test_a_damaged_file_is_ignored(damage, tmp_path):
     assert crossover.known("a card", [torch.ones(3)]) is None
     crossover._store.write("a card, 2^2 points", "torch")
     assert crossover.known("a card", [torch.ones(3)]) == "torch"
+
+
+def test_stencils_of_one_name_are_measured_by_size(monkeypatch):
+    asked = []
+    monkeypatch.setattr(linear, "choose", lambda *a, **k: asked.append(k["variant"]) or dispatch.choose(*a, **k))
+    grid, u = Grid("x", 0.1, boundary="periodic"), torch.randn(9)
+    for entries in ({0: 1.0, 1: -1.0}, {0: 2.0, 3: 1.0}, dict.fromkeys(range(-3, 4), 1.0)):
+        custom(entries, grid)(u)
+    assert asked[0] == asked[1] != asked[2]
 
 
 def test_residual_losses_follow_the_same_rule(interpreter, monkeypatch):
