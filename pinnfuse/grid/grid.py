@@ -189,6 +189,13 @@ class Grid:
             raise ValueError(f"{caller}: `{name}` must be floating point; got {field.dtype}. Use {name}.float().")
         return _space(self, field.shape, caller, name, leading)
 
+    def check_order(self, order: int | None, caller: str) -> int:
+        """The order of an operator: the grid's own where none is given. ValueError unless it is one of `ORDERS`."""
+        order = self.order if order is None else order
+        if order not in ORDERS:
+            raise ValueError(f"{caller}: `order` must be 2, 4 or 6; got {order!r}.")
+        return order
+
     def _check_shape(self, shape: tuple[int, ...], caller: str, name: str, leading: int) -> tuple[int, ...]:
         d = self.dimension
         if len(shape) < d + leading:

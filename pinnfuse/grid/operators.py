@@ -30,24 +30,24 @@ def derivative(u: Tensor, grid: Grid, axes: str | Sequence[str], *, order: int |
         ValueError: an unknown axis, or a field with fewer points than the formula needs.
         BackendUnavailable: an explicit `backend` cannot run here.
     """
-    return _scalar(_derivative(grid, _split(axes, grid), _order(order, grid, "derivative")), u, grid, backend)
+    return _scalar(_derivative(grid, _split(axes, grid), grid.check_order(order, "derivative")), u, grid, backend)
 
 
 def laplacian(u: Tensor, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
     r"""$\sum_a \partial^2 u / \partial x_a^2$ of `[..., *space]`, same shape."""
-    return _scalar(_laplacian(grid, _order(order, grid, "laplacian")), u, grid, backend)
+    return _scalar(_laplacian(grid, grid.check_order(order, "laplacian")), u, grid, backend)
 
 
 def biharmonic(u: Tensor, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
     r"""$\nabla^4 u = \sum_{a,b} \partial_a^2 \partial_b^2 u$ of `[..., *space]`, same shape, in one pass (not two
     Laplacians)."""
-    return _scalar(_biharmonic(grid, _order(order, grid, "biharmonic")), u, grid, backend)
+    return _scalar(_biharmonic(grid, grid.check_order(order, "biharmonic")), u, grid, backend)
 
 
 def gradient(u: Tensor, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
     r"""$(\partial u / \partial x_a)_a$: `[..., *space]` to `[..., d, *space]`."""
     grid.check(u, "gradient")
-    operator = _gradient(grid, _order(order, grid, "gradient"))
+    operator = _gradient(grid, grid.check_order(order, "gradient"))
     return operator(u, grid.axes, backend, (True, False))
 
 
@@ -59,7 +59,7 @@ def divergence(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = No
     """
     grids = _component_grids(grid, "divergence")
     _check_vector(v, grids[0], "divergence")
-    operator = _divergence(grids, _order(order, grids[0], "divergence"))
+    operator = _divergence(grids, grids[0].check_order(order, "divergence"))
     return operator(v, grids[0].axes, backend, (False, True))
 
 
@@ -71,7 +71,7 @@ def curl(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = None, ba
     d = grids[0].dimension
     if d == 1:
         raise ValueError("curl: `grid` must have two or three axes; got one.")
-    return _curl(grids, _order(order, grids[0], "curl"))(v, grids[0].axes, backend, (False, d == 2))
+    return _curl(grids, grids[0].check_order(order, "curl"))(v, grids[0].axes, backend, (False, d == 2))
 
 
 def _scalar(operator: LinearOperator, u: Tensor, grid: Grid, backend: str) -> Tensor:
@@ -100,13 +100,6 @@ def _component_grids(grid: Grid | Sequence[Grid], caller: str) -> tuple[Grid, ..
             f"{[(g.axes, g.spacing) for g in grids]}."
         )
     return grids
-
-
-def _order(order: int | None, grid: Grid, caller: str) -> int:
-    order = grid.order if order is None else order
-    if order not in (2, 4, 6):
-        raise ValueError(f"{caller}: `order` must be 2, 4 or 6; got {order!r}.")
-    return order
 
 
 def _split(axes: str | Sequence[str], grid: Grid) -> tuple[str, ...]:

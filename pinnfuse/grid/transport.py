@@ -75,9 +75,7 @@ def convection(
         raise ValueError(f"convection: unknown `scheme`; got {scheme!r}. {nearest(str(scheme), SCHEMES)}")
     if form not in FORMS:
         raise ValueError(f"convection: unknown `form`; got {form!r}. {nearest(str(form), FORMS)}")
-    order = grid.order if order is None else order
-    if order not in (2, 4, 6):
-        raise ValueError(f"convection: `order` must be 2, 4 or 6; got {order!r}.")
+    order = grid.check_order(order, "convection")
     space = grid.check(f, "convection", "f")
     found = grid.check(velocity, "convection", "velocity", leading=1)
     d = grid.dimension
@@ -113,9 +111,7 @@ def diffusion(u: Tensor, k: Tensor | float, grid: Grid, *, order: int | None = N
         from pinnfuse.grid.operators import laplacian
 
         return k * laplacian(u, grid, order=order, backend=backend)
-    order = grid.order if order is None else order
-    if order not in (2, 4, 6):
-        raise ValueError(f"diffusion: `order` must be 2, 4 or 6; got {order!r}.")
+    order = grid.check_order(order, "diffusion")
     space = grid.check(u, "diffusion")
     if k.dim() == 0:
         k = k.expand(space)
