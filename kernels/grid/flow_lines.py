@@ -175,23 +175,21 @@ def _push_lines(flow: Flow) -> list[str]:
 
 def _products(flow: Flow, first: int, last: int) -> list[str]:
     """a, b: f times the positive and the negative part of the velocity; a alone without splitting."""
-    lines = []
-    for t in range(first, last + 1):
-        f, c = _name("f", t), _name("c", t)
-        lines.append(f"{_name('a', t)} = {f'positive({c})' if flow.split else c} * {f}")
-        if flow.split:
-            lines.append(f"{_name('b', t)} = negative({c}) * {f}")
-    return lines
+    return _times_velocity(flow, "f", ("a", "b"), first, last)
 
 
 def _row_products(flow: Flow, first: int, last: int) -> list[str]:
-    """i, j: the incoming gradient times the positive and the negative part of the velocity."""
+    """i, j: the same of the incoming gradient."""
+    return _times_velocity(flow, "g", ("i", "j"), first, last)
+
+
+def _times_velocity(flow: Flow, array: str, products: tuple[str, str], first: int, last: int) -> list[str]:
     lines = []
     for t in range(first, last + 1):
-        g, c = _name("g", t), _name("c", t)
-        lines.append(f"{_name('i', t)} = {f'positive({c})' if flow.split else c} * {g}")
+        value, c = _name(array, t), _name("c", t)
+        lines.append(f"{_name(products[0], t)} = {f'positive({c})' if flow.split else c} * {value}")
         if flow.split:
-            lines.append(f"{_name('j', t)} = negative({c}) * {g}")
+            lines.append(f"{_name(products[1], t)} = negative({c}) * {value}")
     return lines
 
 
