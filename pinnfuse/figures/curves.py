@@ -58,7 +58,7 @@ def _finish(ax: Axes, label: str, phases: Sequence[tuple[int, str]]) -> None:
     row, end = 0, 0.0
     for step, name in phases:
         row = row + 1 if step < end else 0  # above a name that would reach under this one
-        end = step + 0.02 * last * (len(name) + 1)
+        end = step + 0.014 * last * (len(name) + 1)
         if step > 0:
             ax.axvline(step, color=MUTED, linewidth=0.8, linestyle=":")
         ax.annotate(
