@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -132,14 +133,13 @@ class TrainingRun:
     def fit(self) -> None:
         """Train to the end of the schedule, a limit, or Ctrl-C."""
         self.prepare()
-        if first_process():
-            cli.save(self.config, self.folder / "config.yaml")
         if self.checkpoint:
             self.history.resume(self.resumed_at)
         safe: dict[str, Any] = (
             {"weights_only": True} if "weights_only" in inspect.signature(Trainer.fit).parameters else {}
         )
-        self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint, **safe)
+        with written_down(self.config, self.folder):
+            self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint, **safe)
 
     def log_end(self, files: dict[str, Path], summary: Any) -> None:
         """Hand figures and summary to the loggers, and close them."""
@@ -147,6 +147,22 @@ class TrainingRun:
             if isinstance(logger, QuietWandbLogger):
                 logger.finish(files, finite(asdict(summary)))
             logger.save()
+
+
+@contextmanager
+def written_down(config: RunConfig, folder: Path) -> Iterator[None]:
+    """`config.yaml` in the folder. A run that is refused before its first record or checkpoint takes it away again, so
+    that the same command without the mistake is not told that the folder holds a run."""
+    path = folder / "config.yaml"
+    if first_process():
+        cli.save(config, path)
+    try:
+        yield
+    except Exception:
+        left = (found for pattern in ("*.ckpt", "metrics.csv") for found in folder.rglob(pattern))
+        if first_process() and config.resume is None and not any(left):
+            path.unlink(missing_ok=True)
+        raise
 
 
 def strategy_for(options: dict[str, Any]) -> str | Strategy:

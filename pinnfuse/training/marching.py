@@ -15,7 +15,7 @@ from pinnfuse import derivatives, problems
 from pinnfuse.metrics import RelativeL2
 from pinnfuse.problems import Problem
 from pinnfuse.problems.windows import State, Windowed, edges, window
-from pinnfuse.training import cli
+from pinnfuse.training.base import written_down
 from pinnfuse.training.config import RunConfig
 from pinnfuse.training.folder import make_folder, run_folder
 from pinnfuse.training.quiet import first_process
@@ -58,17 +58,16 @@ class March:
 
     def fit(self) -> None:
         """Train every window that is not done, until one is stopped."""
-        if first_process():
-            cli.save(self.config, self.folder / "config.yaml")
-        for k in range(self.config.training.windows):
-            if k:
-                self.run = self._window(k, self.nets[-1])
-            if not (self.run.folder / "summary.json").is_file():
-                self.run.fit()
-                if self.run.stop.received is not None:
-                    return
-                self.run.finish()
-            self.nets.append(self._trained(k))
+        with written_down(self.config, self.folder):
+            for k in range(self.config.training.windows):
+                if k:
+                    self.run = self._window(k, self.nets[-1])
+                if not (self.run.folder / "summary.json").is_file():
+                    self.run.fit()
+                    if self.run.stop.received is not None:
+                        return
+                    self.run.finish()
+                self.nets.append(self._trained(k))
 
     def finish(self) -> Summary:
         """Compare all windows with the reference, write `summary.json`; returns the summary."""

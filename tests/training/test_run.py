@@ -1,4 +1,5 @@
 import csv
+import gc
 import json
 import math
 import signal
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from pinnfuse.errors import BackendUnavailable
 from pinnfuse.metrics import RelativeL2
 from pinnfuse.models.pinn import Diverged, NonFiniteLoss
 from pinnfuse.models.problem_loss import ProblemLoss
 from pinnfuse.training import cli
 from pinnfuse.training.folder import read_checkpoint, run_folder
+from pinnfuse.training.marching import make_run
 from pinnfuse.training.run import Run
 
 KEYS = ["pde", "problem", "backend", "precision", "device", "seed", "steps", "seconds", "loss", "rel_l2", "parameters"]
@@ -331,6 +334,23 @@ def test_a_run_is_not_overwritten(start):
     with pytest.raises(ValueError, match=r"holds a run already.*--resume"):
         start("run", "--max-steps", "5")
     assert before == {path: path.read_bytes() for path in first.folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels run here")
+@pytest.mark.parametrize("options", [(), ("--training.windows", "2")], ids=["one window", "two"])
+def test_a_run_that_was_refused_leaves_its_folder_to_the_next(options, tmp_path):
+    def command(backend):
+        arguments = ["--pde", "toy", "--logger", "none", "--max-steps", "2", "--backend", backend, *options]
+        return make_run(cli.parse([*arguments, "--out", str(tmp_path / "run")]))
+
+    refused = command("triton")
+    with pytest.raises(BackendUnavailable):
+        refused.fit()
+    assert not (tmp_path / "run" / "config.yaml").exists()
+    del refused  # which holds the lock
+    gc.collect()
+    command("torch").fit()
+    assert (tmp_path / "run" / "config.yaml").exists()
 
 
 def test_a_folder_belongs_to_one_process(start, tmp_path):
