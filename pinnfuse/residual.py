@@ -357,7 +357,7 @@ def derivatives(
     checks.check_network(net, points, caller)
     if isinstance(names, str) or not names:
         raise ValueError(f"{caller}: `names` must be a list such as ['u', 'u_x']; got {names!r}.")
-    jets = [parse_jet(name, field_names, coordinate_names) for name in names]
+    jets = [parse_jet(name, field_names, coordinate_names, f"{caller}: each of `names`") for name in names]
     space, requests = derivative_plan(field_names, coordinate_names, jets)
     with (
         torch.autocast(points.device.type, enabled=False),

@@ -77,7 +77,7 @@ BAD = {
     "net": (lambda: loss(net=lambda x: x), "torch.nn.Module; got function"),
     "names": (
         lambda: derivatives(stack(2, 2), POINTS, ["u_z"], fields="u v", coordinates="t x"),
-        "u_z",
+        "derivatives: each of `names` must be .* got 'u_z'",
     ),
     "capital": (
         lambda: derivatives(stack(2, 2), POINTS, ["U_t"], fields="u, v", coordinates="t, x"),

@@ -127,7 +127,9 @@ def _closest(text: str, fields: Sequence[str], coordinates: Sequence[str]) -> st
     return f"Did you mean {close[0]!r}? " if close else ""
 
 
-def parse_jet(text: str, fields: Sequence[str] | str, coordinates: Sequence[str] | str) -> Jet:
+def parse_jet(
+    text: str, fields: Sequence[str] | str, coordinates: Sequence[str] | str, what: str = "parse_jet: `text`"
+) -> Jet:
     """Read "u", "u_x", "u_txx" as a `Jet`. Coordinates may have long names ("u_thetatheta").
 
     A name is split into coordinates in every possible way; where two ways give different derivatives (coordinates
@@ -136,6 +138,7 @@ def parse_jet(text: str, fields: Sequence[str] | str, coordinates: Sequence[str]
     Args:
         text: the name.
         fields, coordinates: known names, a sequence or one string of names separated by spaces or commas.
+        what: the text's place, for the message.
 
     Raises:
         ValueError: not a field or a derivative of one, or ambiguous.
@@ -146,7 +149,7 @@ def parse_jet(text: str, fields: Sequence[str] | str, coordinates: Sequence[str]
         example = f"{fields[0] if fields else 'u'}_{coordinates[0] if coordinates else 'x'}"
         reason = why_no_jet(str(text), fields, coordinates) or nearest(str(text), fields)
         raise ValueError(
-            f"parse_jet: `text` must be a field ({', '.join(fields)}) or a derivative like {example}; got {text!r}. "
+            f"{what} must be a field ({', '.join(fields)}) or a derivative like {example}; got {text!r}. "
             f"{reason}".rstrip()
         )
     return jet

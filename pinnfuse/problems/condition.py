@@ -84,7 +84,7 @@ def dirichlet(
     equations, functions = {}, {}
     for jet, value in values.items():
         text, function = _term(value, jet)
-        equations[_equation_name(jet, pde)] = f"{_jet_text(jet, pde)} - ({text})"
+        equations[_equation_name(jet, pde)] = f"{_jet_text(jet, pde, name)} - ({text})"
         if function is not None:
             functions[text] = function
     return _condition(name, kind, pde, region, equations, functions, weight)
@@ -128,7 +128,7 @@ def periodic(
         for k in range(order + 1):
             index = tuple(k if i == axis else 0 for i in range(len(pde.coordinates)))
             jet = Jet(field, index, pde.coordinates)
-            equations[_equation_name(str(jet), pde)] = _jet_text(str(jet), pde)
+            equations[_equation_name(str(jet), pde)] = _jet_text(str(jet), pde, name)
     condition = _condition(name, "periodic", pde, box.face(coordinate, "low"), equations, {}, weight)
     condition.shift = tuple(high - low if i == axis else 0.0 for i in range(len(pde.coordinates)))
     return condition
@@ -154,7 +154,7 @@ def observations(name: str, pde: PDE, points: Tensor, values: Mapping[str, Tenso
             )
         if not bool(column.isfinite().all()):
             raise ValueError(f"observations: `values[{jet!r}]` must be finite; drop the rows that hold NaN or Inf.")
-        equations[_equation_name(jet, pde)] = f"{_jet_text(jet, pde)} - observed_{jet}"
+        equations[_equation_name(jet, pde)] = f"{_jet_text(jet, pde, name)} - observed_{jet}"
         observed[f"observed_{jet}"] = column
     small = _small_pde(name, pde, equations, tuple(observed))
     return Condition(name, small, region, "observations", weight, observed=observed)
@@ -171,7 +171,7 @@ def _normal(
     equations, functions = {}, {}
     for field, (a, b, value) in values.items():
         text, function = _term(value, field)
-        derivative = f"D({_jet_text(field, pde)}, {face.coordinate})"
+        derivative = f"D({_jet_text(field, pde, name)}, {face.coordinate})"
         value_part = f"{a!r}*{field} + " if a else ""
         equations[field] = f"{value_part}{b * face.normal!r}*{derivative} - ({text})"
         if function is not None:
@@ -186,8 +186,8 @@ def _term(value: Value, jet: str) -> tuple[str, Callable[[Tensor], Tensor] | Non
     return (value, None) if isinstance(value, str) else (repr(float(value)), None)
 
 
-def _jet_text(jet: str, pde: PDE) -> str:
-    parse_jet(jet, pde.fields, pde.coordinates)
+def _jet_text(jet: str, pde: PDE, name: str) -> str:
+    parse_jet(jet, pde.fields, pde.coordinates, f"condition {name!r}: each name")
     return jet
 
 

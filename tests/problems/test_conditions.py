@@ -76,7 +76,7 @@ def test_observations_keep_rows_together():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: dirichlet("a", PDE_, BOX.face("x"), {"w": 0}), "must be a field"),
+        (lambda: dirichlet("a", PDE_, BOX.face("x"), {"w": 0}), "condition .a.: each name must be a field"),
         (lambda: dirichlet("a", PDE_, BOX.face("x"), {"u": "sin(y)"}), "'y'"),
         (lambda: neumann("a", PDE_, BOX.face("x"), {"u": 0}), "one face of a box"),
         (lambda: dirichlet("a", PDE_, Box({"x": (0, 1)}).face("x"), {"u": 0}), "must agree"),
