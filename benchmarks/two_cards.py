@@ -36,9 +36,9 @@ from pinnfuse.bench import data_parallel as bench
 from pinnfuse.bench import machine
 from pinnfuse.bench.physarum.split import run_split
 from pinnfuse.errors import ProcessDied
+from pinnfuse.files import write_whole
 from pinnfuse.profiling import profile
 from pinnfuse.simulation.physarum.split import spawn
-from pinnfuse.training.files import write_whole
 
 RANKS = 2
 GOALS = {"steps at many points": 1.95, "steps at few points": 1.7, "surrogate": 1.8}

@@ -17,6 +17,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from pinnfuse.files import write_whole
+
 T = TypeVar("T")
 
 
@@ -47,15 +49,13 @@ class Store(Generic[T]):
 
     def write(self, name: str, choice: T) -> None:
         """Store a choice beside those that are there; others see the old file or the new one, never a half."""
-        from pinnfuse.kernels.jets import cache  # its package imports Triton, which "torch" does without
-
         entries = {**self._entries(), name: self._encode(choice)}
         self._known.pop((os.environ.get("PINNFUSE_CACHE"), name), None)
-        cache.write(self._path, json.dumps(entries, indent=1, sort_keys=True))
+        write_whole(self._path, json.dumps(entries, indent=1, sort_keys=True))
 
     @property
     def _path(self) -> Path:
-        from pinnfuse.kernels.jets import cache
+        from pinnfuse.kernels.jets import cache  # its package imports Triton, which "torch" does without
 
         return cache.cache_folder() / self.file
 

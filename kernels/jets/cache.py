@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
+from pinnfuse.files import write_whole
+
 
 def cache_folder() -> Path:
     """`$PINNFUSE_CACHE`, else `~/.cache/pinnfuse`, else a folder of this user in the temporary directory."""
@@ -22,13 +24,6 @@ def cache_folder() -> Path:
     return folder
 
 
-def write(path: Path, text: str) -> None:
-    """Write a whole file at once: whoever reads it meanwhile sees the old one or the new one."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
-
-
 _modules: dict[str, ModuleType] = {}
 
 
@@ -38,7 +33,7 @@ def load(source: str, name: str) -> ModuleType:
     if digest not in _modules:
         path = cache_folder() / f"{name}_{digest}.py"
         if not path.exists() or path.read_text() != source:
-            write(path, source)
+            write_whole(path, source)
         module_spec = importlib.util.spec_from_file_location(f"pinnfuse_generated_{name}_{digest}", path)
         assert module_spec is not None and module_spec.loader is not None
         module = importlib.util.module_from_spec(module_spec)

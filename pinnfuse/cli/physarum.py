@@ -120,8 +120,8 @@ def _parameters() -> dict[str, str]:
 
 
 def run(options: Namespace, device: Any, console: Console) -> int:
+    from pinnfuse.files import check_writable
     from pinnfuse.simulation.physarum import split
-    from pinnfuse.simulation.physarum.files import check_writable
 
     if options.save_every < 0:
         raise ValueError(f"--save_every: expected 0 or more steps; got {options.save_every}.")

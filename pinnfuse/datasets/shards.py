@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 from pinnfuse.datasets.samples import Samples
+from pinnfuse.files import whole_file, write_whole
 from pinnfuse.reference.cache import directory
 from pinnfuse.tasks import Task
 from pinnfuse.tasks.task import Arrays
@@ -67,7 +67,7 @@ def generated(
     folder = folder_of(task, seed) if folder is None else Path(folder)
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "task.json", json.dumps(identity(task, seed), indent=2).encode())
+        write_whole(folder / "task.json", json.dumps(identity(task, seed), indent=2))
     parts = []
     for start in range(0, count, shard):
         wanted = min(shard, count - start)
@@ -86,14 +86,10 @@ def generated(
 def write_shard(path: Path, arrays: Arrays, first: int) -> None:
     """The file, then its JSON: a shard that has one is whole."""
     path.with_suffix(".json").unlink(missing_ok=True)
-    temporary = _beside(path)
-    try:
+    with whole_file(path) as temporary:
         torch.save(arrays, temporary)
         note = {"first": first, "samples": len(next(iter(arrays.values()))), "sha256": digest(temporary)}
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    write_whole(path.with_suffix(".json"), json.dumps(note).encode())
+    write_whole(path.with_suffix(".json"), json.dumps(note))
 
 
 def read_shard(path: Path, first: int, least: int) -> Arrays | None:
@@ -114,17 +110,3 @@ def digest(path: Path) -> str:
         while piece := file.read(1 << 20):
             found.update(piece)
     return found.hexdigest()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file or leave the old one."""
-    temporary = _beside(path)
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")

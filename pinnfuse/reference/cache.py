@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pinnfuse.files import whole_file
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -93,13 +95,5 @@ def _seal(key: str, arrays: Arrays) -> str:
 
 
 def _write(path: Path, key: str, arrays: Arrays) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, seal=np.array(_seal(key, arrays)), **arrays)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, seal=np.array(_seal(key, arrays)), **arrays)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
-import os
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger
+
+from pinnfuse.files import whole_file
 
 
 class History(Logger):
@@ -69,14 +70,12 @@ class History(Logger):
         self._columns += new
         append = self._last >= 0 and not new and self._pending[0] > self._last
         steps = self._pending if append else sorted(self.rows)
-        temporary = self.path if append else self.path.with_suffix(".tmp")
-        with temporary.open("a" if append else "w", newline="") as file:
+        target = nullcontext(self.path) if append else whole_file(self.path)
+        with target as path, path.open("a" if append else "w", newline="") as file:
             writer = csv.DictWriter(file, self._columns, lineterminator="\n")
             if not append:
                 writer.writeheader()
             writer.writerows({"step": step, **self.rows[step]} for step in steps)
-        if not append:
-            os.replace(temporary, self.path)
         self._pending, self._last = [], steps[-1]
 
     @rank_zero_only

@@ -20,8 +20,8 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_s
 from pinnfuse import models, problems, tasks
 from pinnfuse.backends import BACKENDS
 from pinnfuse.errors import did_you_mean, nearest
+from pinnfuse.files import write_whole
 from pinnfuse.training.config import Plain, RunConfig
-from pinnfuse.training.files import write_whole
 from pinnfuse.training.surrogate_config import SurrogateConfig
 
 # arguments of networks that a problem or a task gives

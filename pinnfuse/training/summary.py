@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pinnfuse.training.files import write_whole
+from pinnfuse.files import write_whole
 
 
 @dataclass(frozen=True)

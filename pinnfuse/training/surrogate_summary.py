@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pinnfuse.training.files import write_whole
+from pinnfuse.files import write_whole
 from pinnfuse.training.summary import duration, finite
 
 

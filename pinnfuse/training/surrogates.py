@@ -11,13 +11,13 @@ from rich.console import Console
 from pinnfuse import tasks
 from pinnfuse.callbacks import Stopwatch
 from pinnfuse.datamodules.grids import GridDataModule
+from pinnfuse.files import write_whole
 from pinnfuse.models.operators import for_task
 from pinnfuse.models.surrogate import GridSurrogate
 from pinnfuse.tasks import MapTask, WindowTask
 from pinnfuse.tracking import QuietWandbLogger
 from pinnfuse.training import surrogate_measures
 from pinnfuse.training.base import TrainingRun
-from pinnfuse.training.files import write_whole
 from pinnfuse.training.summary import device_name, versions
 from pinnfuse.training.surrogate_config import SurrogateConfig
 from pinnfuse.training.surrogate_summary import SurrogateSummary

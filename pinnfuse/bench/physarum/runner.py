@@ -16,8 +16,8 @@ from pinnfuse.analysis import fit_scaling
 from pinnfuse.bench import machine, timing
 from pinnfuse.bench.physarum.cases import CASES, CROWDED, QUICK, Case
 from pinnfuse.bench.physarum.table import show
+from pinnfuse.files import whole_file
 from pinnfuse.simulation import Physarum
-from pinnfuse.simulation.physarum.files import whole_file
 
 Row = dict[str, Any]
 

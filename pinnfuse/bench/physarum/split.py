@@ -15,7 +15,7 @@ from rich.console import Console
 from pinnfuse.bench import timing
 from pinnfuse.bench.physarum.cases import CASES, QUICK, Case
 from pinnfuse.bench.physarum.runner import head
-from pinnfuse.simulation.physarum.files import whole_file
+from pinnfuse.files import whole_file
 from pinnfuse.simulation.physarum.split import SplitPhysarum, spawn
 
 GOAL = 1.6

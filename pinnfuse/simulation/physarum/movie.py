@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from pinnfuse.simulation.physarum.files import whole_file
+from pinnfuse.files import whole_file
 from pinnfuse.simulation.physarum.palettes import palette
 from pinnfuse.simulation.physarum.pictures import check, check_fps, exposure, picture, write_open
 

@@ -18,7 +18,7 @@ from PIL import Image
 from torch import Tensor
 
 from pinnfuse.errors import nearest
-from pinnfuse.simulation.physarum.files import whole_file
+from pinnfuse.files import whole_file
 from pinnfuse.simulation.physarum.palettes import SPECIES, palette, rgb
 
 if TYPE_CHECKING:

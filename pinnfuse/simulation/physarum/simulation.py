@@ -287,7 +287,7 @@ class Physarum:
 
     def save(self, path: str | Path) -> None:
         """Write the state, or leave the old file: there is never half of one."""
-        from pinnfuse.simulation.physarum.files import whole_file
+        from pinnfuse.files import whole_file
 
         with whole_file(path) as temporary, temporary.open("wb") as file:
             torch.save(self.state_dict(), file)

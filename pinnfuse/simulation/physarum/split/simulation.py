@@ -211,7 +211,7 @@ class SplitPhysarum:
 
     def save(self, path: str | Path) -> None:
         """Write the state from the first process, or leave the old file; the others wait."""
-        from pinnfuse.simulation.physarum.files import whole_file
+        from pinnfuse.files import whole_file
 
         state = self.state_dict()
         if self.band.rank == 0:

@@ -16,6 +16,11 @@ try:
 except ImportError:  # Windows: temporary files of killed processes stay
     fcntl = None  # type: ignore[assignment]
 
+
+class Unwritable(OSError, ValueError):
+    """A file that cannot be written: its folder may not be, it is none, or the disk is full."""
+
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -26,7 +31,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     A killed process leaves its temporary file, and the next one that writes `path` removes it.
 
     Raises:
-        ValueError: the folder cannot be written, or `path` is no file, before the block runs; the disk is full.
+        Unwritable: the folder cannot be written, or `path` is no file, before the block runs; the disk is full.
     """
     path = Path(path).resolve()  # a link stays one, and what it points to is replaced
     handle, temporary = _temporary(path)
@@ -39,17 +44,23 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise ValueError(f"cannot write {path}: {error.strerror}. Make room, or choose another folder.") from error
+        raise Unwritable(f"cannot write {path}: {error.strerror}. Make room, or choose another folder.") from error
     finally:
         temporary.unlink(missing_ok=True)
         os.close(handle)
+
+
+def write_whole(path: str | Path, content: str | bytes) -> None:
+    """Write a file or leave the old one: a killed run, or a full disk, never leaves half of it."""
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def check_writable(path: str | Path) -> None:
     """Know before a long run that `whole_file` will open.
 
     Raises:
-        ValueError: it will not.
+        Unwritable: it will not.
     """
     handle, temporary = _temporary(Path(path).resolve())
     temporary.unlink()
@@ -59,12 +70,12 @@ def check_writable(path: str | Path) -> None:
 def _temporary(path: Path) -> tuple[int, Path]:
     """An open, locked file beside `path`."""
     if path.exists() and not path.is_file():
-        raise ValueError(f"cannot write {path}: it is a folder or a device. Name a file.")
+        raise Unwritable(f"cannot write {path}: it is a folder or a device. Name a file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=f".part{path.suffix}", dir=path.parent)
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror}. Choose a folder that you may write to.") from error
+        raise Unwritable(f"cannot write {path}: {error.strerror}. Choose a folder that you may write to.") from error
     if fcntl:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pinnfuse.files import check_writable, whole_file
 from pinnfuse.simulation import Physarum
-from pinnfuse.simulation.physarum.files import check_writable, whole_file
 
 KILLED = """
 import os, signal, sys
-from pinnfuse.simulation.physarum.files import whole_file
+from pinnfuse.files import whole_file
 with whole_file(sys.argv[1]) as temporary:
     temporary.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
