@@ -24,7 +24,8 @@ class RunProgress(ProgressBar):
         total: planned steps.
         console: where it is drawn.
         interval: seconds between two updates.
-        lines_every: least seconds between two lines where there is no terminal; one follows a validation.
+        lines_every: least seconds between two lines where there is no terminal; one follows a validation, and one comes
+            after three times as long without.
     """
 
     def __init__(self, title: str, total: int, console: Console, interval: float = 0.2, lines_every: float = 10.0):
@@ -65,13 +66,19 @@ class RunProgress(ProgressBar):
         self._draw(trainer, module)
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
-        if self._bar is not None and time.monotonic() - self._shown >= self.interval:
+        if self._bar is None:
+            self._line(trainer, module, 3 * self.lines_every)
+        elif time.monotonic() - self._shown >= self.interval:
             self._draw(trainer, module)
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
+        self._line(trainer, module, self.lines_every)
+
+    def _line(self, trainer: Trainer, module: LightningModule, least: float) -> None:
+        """Where there is no terminal, and the last line is so many seconds old."""
         assert isinstance(module, RecordedModule)
         now = time.monotonic()
-        if self.console.is_terminal or self.console.quiet or now - self._shown < self.lines_every:
+        if self.console.is_terminal or self.console.quiet or now - self._shown < least:
             return
         self._shown = now
         self.console.print(

@@ -28,3 +28,16 @@ def test_a_file_gets_a_line_after_a_validation_now_and_then(terminal, seconds, l
     assert len(written) == lines
     if lines:
         assert written[0].startswith("cavity: step 500 of 3,300, adam, loss 1.50e-03, rel L2 velocity 3.0e-02")
+
+
+def test_slow_steps_get_lines_without_a_validation(monkeypatch):
+    text, clock = io.StringIO(), SimpleNamespace(now=0.0)
+    monkeypatch.setattr("pinnfuse.callbacks.progress.time.monotonic", lambda: clock.now)
+    bar = RunProgress("wake", 420, Console(file=text, force_terminal=False, width=60), lines_every=10.0)
+    for step in range(1, 11):
+        clock.now += 8.0
+        bar.on_train_batch_end(SimpleNamespace(global_step=step), module(), None, None, step)
+    assert [line.split(",")[0] for line in text.getvalue().splitlines()] == [
+        "wake: step 4 of 420",
+        "wake: step 8 of 420",
+    ]
