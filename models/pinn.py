@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from pinnfuse.models.recorded import RecordedModule
 from pinnfuse.models.registry import for_problem
 from pinnfuse.models.stepping import Stepper
 from pinnfuse.models.transform import set_constants
-from pinnfuse.optimizers import PhasedOptimizer
+from pinnfuse.optimizers import PhasedOptimizer, for_size
 from pinnfuse.problems import Problem, TrainingSpec
 
 
@@ -109,7 +110,8 @@ class PINN(RecordedModule):
     Args:
         problem: what to solve.
         net: [N, coordinates] -> [N, fields]; None builds the problem's default network.
-        training: phases, precision, loss weights; None takes the problem's default.
+        training: phases, precision, loss weights; None takes the problem's default, with L-BFGS where a dense method would
+            not take as many parameters.
         backend: of the losses, see `pinnfuse.FusedResidualLoss`.
         log_every: steps between two rows of losses. Between them nothing waits for the device.
 
@@ -132,10 +134,13 @@ class PINN(RecordedModule):
             raise ValueError(f"PINN: `log_every` must be at least 1; got {log_every}")
         self.automatic_optimization = False
         self.problem = problem
-        self.training_spec = problem.training if training is None else training
         self.log_every = log_every
-        check_curriculum(problem, self.training_spec.curriculum)
-        net = for_problem(problem, hard=self.training_spec.hard) if net is None else net
+        spec = problem.training if training is None else training
+        check_curriculum(problem, spec.curriculum)
+        net = for_problem(problem, hard=spec.hard) if net is None else net
+        if training is None:
+            spec = replace(spec, phases=for_size(spec.phases, sum(p.numel() for p in net.parameters())))
+        self.training_spec = spec
         conditions = problem.soft_conditions(self.training_spec.hard)
         self.net = net
         self.loss = ProblemLoss(problem, conditions, self.training_spec.loss_weights, backend)

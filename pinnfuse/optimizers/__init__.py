@@ -5,7 +5,7 @@ from pinnfuse.optimizers.gauss_newton import GaussNewton
 from pinnfuse.optimizers.lbfgs import LBFGS
 from pinnfuse.optimizers.phased import PhasedOptimizer
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
-from pinnfuse.optimizers.registry import available, build, default_lr, known_options
+from pinnfuse.optimizers.registry import available, build, default_lr, for_size, known_options
 from pinnfuse.optimizers.schedule import Decay, Phase, phase_at, total_steps
 from pinnfuse.optimizers.self_scaled import BFGS, SSBFGS, SelfScaledQuasiNewton, SSBroyden
 
@@ -24,6 +24,7 @@ __all__ = [
     "available",
     "build",
     "default_lr",
+    "for_size",
     "known_options",
     "phase_at",
     "total_steps",

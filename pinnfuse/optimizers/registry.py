@@ -3,7 +3,7 @@
 import importlib
 import inspect
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from pinnfuse.errors import nearest
 from pinnfuse.optimizers.quasi_newton import QuasiNewton
+from pinnfuse.optimizers.schedule import Phase
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,21 @@ def known_options(name: str) -> list[str]:
         if not issubclass(cls, QuasiNewton) or cls is QuasiNewton:  # ours pass **options on to the base
             break
     return sorted(names - {"self", "params", "lr"})
+
+
+def most_parameters(name: str) -> float:
+    """How many parameters `build(name, ...)` takes before the matrices of a dense method need too much memory."""
+    limit = inspect.signature(_entry(name).load().__init__).parameters.get("max_parameters")
+    return math.inf if limit is None else limit.default
+
+
+def for_size(phases: Sequence[Phase], parameters: int) -> list[Phase]:
+    """The phases for a network of so many parameters: L-BFGS in place of dense methods that do not take as many."""
+
+    def takes(phase: Phase) -> bool:
+        return parameters <= phase.options.get("max_parameters", most_parameters(phase.optimizer))
+
+    return [phase if takes(phase) else Phase("lbfgs", phase.steps) for phase in phases]
 
 
 def _entry(name: str) -> _Entry:

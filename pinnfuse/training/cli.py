@@ -10,14 +10,15 @@ import argparse
 import inspect
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+import torch
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_parsing_settings
 
-from pinnfuse import models, problems, tasks
+from pinnfuse import models, optimizers, problems, tasks
 from pinnfuse.backends import BACKENDS
 from pinnfuse.errors import did_you_mean, nearest
 from pinnfuse.files import write_whole
@@ -122,7 +123,12 @@ def _parser(
     parser.add_class_arguments(network, "network", skip=_FROM_TASK if surrogate else _FROM_PROBLEM, instantiate=False)
     if name == case.model.name:
         parser.set_defaults({f"network.{key}": value for key, value in case.model.kwargs.items()})
-    parser.add_argument("--training", type=type(case.training), default=case.training)
+    training: Any = case.training
+    if isinstance(case, problems.Problem) and name != case.model.name:  # may have too many for a dense optimiser
+        with torch.random.fork_rng(devices=[]):
+            parameters = sum(p.numel() for p in models.for_problem(case, name).parameters())
+        training = replace(training, phases=optimizers.for_size(training.phases, parameters))
+    parser.add_argument("--training", type=type(training), default=training)
     parser.add_argument(
         "--trainer", type=dict[str, Plain], default={}, help="more arguments of lightning.pytorch.Trainer"
     )

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pinnfuse.optimizers import QuasiNewton, available, build, default_lr, known_options
+from pinnfuse.optimizers import Phase, QuasiNewton, available, build, default_lr, for_size, known_options
 from tests.optimizers.objectives import closure_of, sine_network
 
 NAMES = [name for name in available() if name != "gauss_newton"]  # which needs more than a closure
@@ -16,6 +16,15 @@ NAMES = [name for name in available() if name != "gauss_newton"]  # which needs 
 def test_table():
     assert set(available()) - {"gauss_newton"} == {"adam", "adamw", "soap", "lbfgs", "bfgs", "ssbfgs", "ssbroyden"}
     assert all(text and "\n" not in text for text in available().values())
+
+
+def test_dense_methods_give_way_to_lbfgs_where_they_would_be_refused():
+    phases = [Phase("adam", 10, clip=1.0), Phase("ssbroyden", 20), Phase("gauss_newton", 30)]
+    assert for_size(phases, 20_000) == phases
+    assert for_size(phases, 20_001) == [phases[0], Phase("lbfgs", 20), phases[2]]
+    assert for_size(phases, 30_001) == [phases[0], Phase("lbfgs", 20), Phase("lbfgs", 30)]
+    wider = [Phase("ssbroyden", 20, options={"max_parameters": 50_000})]
+    assert for_size(wider, 50_000) == wider
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -22,6 +22,9 @@ def test_another_network_has_its_own_options():
     run = cli.parse(["--pde", "toy", "--model", "piratenet", "--network.fourier_scale", "2"])
     assert run.model == "piratenet" and run.network["fourier_scale"] == 2.0
     assert "residual" not in run.network
+    assert [p.optimizer for p in run.training.phases] == ["adam", "lbfgs"]  # too many parameters for ssbroyden
+    small = cli.parse(["--pde", "toy", "--model", "siren"])
+    assert [p.optimizer for p in small.training.phases] == ["adam", "ssbroyden"]
 
 
 def test_shortcuts_dashes_and_dotted_options():
