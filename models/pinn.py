@@ -110,8 +110,8 @@ class PINN(RecordedModule):
     Args:
         problem: what to solve.
         net: [N, coordinates] -> [N, fields]; None builds the problem's default network.
-        training: phases, precision, loss weights; None takes the problem's default, L-BFGS in place of dense methods that
-            do not take as many parameters as the network has.
+        training: phases, precision, loss weights; None takes the problem's default, with L-BFGS in place of
+            dense methods that do not take as many parameters as the network has.
         backend: of the losses, see `pinnfuse.FusedResidualLoss`.
         log_every: steps between two rows of losses. Between them nothing waits for the device.
 
