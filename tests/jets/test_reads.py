@@ -6,7 +6,6 @@ import itertools
 import random
 import sys
 import types
-import warnings
 
 import numpy as np
 import pytest
@@ -33,14 +32,7 @@ class Net(nn.Module):
         return self.f(self, x)
 
 
-@pytest.fixture(autouse=True)
-def double_precision():
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 def assert_same(net):

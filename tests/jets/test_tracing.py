@@ -1,7 +1,6 @@
 """What people write in a forward, and what they change between calls: never a wrong number, never a changed network."""
 
 import types
-import warnings
 
 import pytest
 import torch
@@ -98,14 +97,7 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def double_precision():
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("double_precision")
 
 
 def assert_same(net, points=None):
