@@ -27,6 +27,15 @@ def logged_in() -> bool:
         return False
 
 
+def errors() -> tuple[type[Exception], ...]:
+    """W&B's errors, for an `except` clause; none where it is not installed, which other loggers do without."""
+    try:
+        from wandb.errors import Error
+    except ModuleNotFoundError:
+        return ()
+    return (Error,)
+
+
 def _options(project: str, config: Mapping[str, Any] | None, name: str | None) -> dict[str, Any]:
     """What every run is started with: silent, and offline unless the user is logged in or sets WANDB_MODE."""
     import wandb

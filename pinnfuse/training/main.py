@@ -26,10 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with console.status("loading PyTorch and Lightning"):
         silence()
         from lightning.pytorch.utilities.exceptions import MisconfigurationException
-        from wandb.errors import Error as WandbError
 
         from pinnfuse.callbacks.watch import say_lost
         from pinnfuse.models.pinn import NonFiniteLoss
+        from pinnfuse.tracking.wandb import errors as wandb_errors
         from pinnfuse.training.folder import resume_with
         from pinnfuse.training.marching import make_run  # Lightning and W&B, which --list does without
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run.fit()
         with console.status("comparing with the reference, drawing figures"):
             summary = run.finish()
-    except (ValueError, BackendUnavailable, MisconfigurationException, NonFiniteLoss, WandbError) as error:
+    except (ValueError, BackendUnavailable, MisconfigurationException, NonFiniteLoss, *wandb_errors()) as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
         return 1
     except OSError as error:  # a full disk, say

@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 import yaml
@@ -212,3 +213,14 @@ def test_what_lightning_refuses_is_one_line(setting, tmp_path, capsys):
     assert main(arguments) == 1
     error = capsys.readouterr().err.strip()
     assert error.startswith("error: Lightning refuses") and "\n" not in error
+
+
+def test_other_loggers_do_without_wandb(tmp_path, monkeypatch, capsys):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "wandb"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    arguments = ["--pde", "toy", "--logger", "csv", "--max-steps", "2", "--record.figures", "false"]
+    assert main([*arguments, "--accelerator", "cpu", "--out", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "metrics.csv").exists()
+    assert main([*arguments, "--options.k", "nan", "--out", str(tmp_path / "other")]) == 1
+    assert "error:" in capsys.readouterr().err
