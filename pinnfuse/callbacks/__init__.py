@@ -1,5 +1,5 @@
-"""Lightning callbacks: checkpoints, an early validation, a clean stop, timing, speed-up, the progress bar, a watch
-over the other processes."""
+"""Lightning callbacks: checkpoints, an early validation, a clean stop, timing, a target of the error, speed-up, the
+progress bar, a watch over the other processes."""
 
 from pinnfuse.callbacks.balance import LossBalancing
 from pinnfuse.callbacks.checkpoints import Checkpoints
@@ -10,6 +10,7 @@ from pinnfuse.callbacks.refine import Refinement
 from pinnfuse.callbacks.speedup import Cost, SpeedupMonitor
 from pinnfuse.callbacks.stop import GracefulStop
 from pinnfuse.callbacks.stopwatch import Stopwatch
+from pinnfuse.callbacks.target import TargetError
 from pinnfuse.callbacks.watch import PeerWatch
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "RunProgress",
     "SpeedupMonitor",
     "Stopwatch",
+    "TargetError",
     "from_spec",
 ]

@@ -71,6 +71,8 @@ class TrainingSpec:
     """Use the problem's exact output transform, where it has one"""
     max_seconds: float | None = None
     """Wall-clock limit of the fit"""
+    target_error: float | None = None
+    """Stop at the first comparison with the reference whose relative L2 error (the first shown) is no larger"""
 
     def __post_init__(self) -> None:
         if self.sampler not in METHODS:
@@ -80,10 +82,11 @@ class TrainingSpec:
         for name in ("interior", "boundary", "inner_steps", "windows", "balance_every", "refine_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"TrainingSpec: `{name}` must be at least 1; got {getattr(self, name)!r}.")
-        if self.max_seconds is not None and not self.max_seconds > 0:
-            raise ValueError(
-                f"TrainingSpec: `max_seconds` must be positive, or null for no limit; got {self.max_seconds!r}."
-            )
+        for name in ("max_seconds", "target_error"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(
+                    f"TrainingSpec: `{name}` must be positive, or null for no limit; got {getattr(self, name)!r}."
+                )
         if self.point_options and self.point_weights == "none":
             raise ValueError(
                 f"TrainingSpec: `point_options` {self.point_options!r} belong to `point_weights`, which is 'none'."

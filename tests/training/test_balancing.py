@@ -216,6 +216,8 @@ def test_mistakes(start):
         start("run", "--training.point_options", '{"tolerance": 1.0}')
     with pytest.raises(ValueError, match="`max_seconds` must be positive, or null"):
         start("run", "--training.max_seconds", "-5")
+    with pytest.raises(ValueError, match="`target_error` must be positive, or null"):
+        start("run", "--training.target_error", "0")
     with pytest.raises(ValueError, match="validate_every: must be at least 1; got 0"):
         start("run", "--record.validate_every", "0")
     with pytest.raises(ValueError, match="rising steps, the first 0, and finite values"):

@@ -265,6 +265,14 @@ def test_time_limit_stops_the_fit(start, phases):
     assert 5 <= run.module.global_step < 100_000 and run.module.global_step % 5 == 0
 
 
+def test_a_target_of_the_error_stops_the_fit_at_the_validation_that_reaches_it(start, phases):
+    limits = ["--training.phases", phases(adam=100_000), "--training.max_seconds", "60"]
+    run = go(start("run", *limits, "--record.validate_every", "10", "--training.target_error", "0.2"))
+    errors = [row["val/rel_l2/u"] for row in rows(run).values() if "val/rel_l2/u" in row]
+    assert errors[-1] <= 0.2 < min(errors[:-1]) and best_step(run) == run.module.global_step < 100_000
+    assert max(rows(run)) == run.module.global_step  # nothing more was trained
+
+
 def test_an_early_end_of_the_last_phase_ends_the_fit(start):
     stiff = '[{"optimizer": "lbfgs", "steps": 10000, "options": {"tolerance_grad": 100.0}}]'
     run = go(start("run", "--training.phases", stiff))
