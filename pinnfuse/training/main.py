@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from pinnfuse.training.folder import resume_with
         from pinnfuse.training.marching import make_run  # Lightning and W&B, which --list does without
 
+    mistakes = (ValueError, BackendUnavailable, MisconfigurationException, NonFiniteLoss, *wandb_errors())
     try:
         with console.status("reading the settings") as status:
             run = make_run(parse(arguments), console)
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run.fit()
         with console.status("comparing with the reference, drawing figures"):
             summary = run.finish()
-    except (ValueError, BackendUnavailable, MisconfigurationException, NonFiniteLoss, *wandb_errors()) as error:
+    except mistakes as error:
         Console(stderr=True, soft_wrap=True, highlight=False).print("[bold red]error:[/]", escape(str(error)))
         return 1
     except OSError as error:  # a full disk, say
