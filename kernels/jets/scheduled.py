@@ -90,7 +90,7 @@ class ScheduledEngine(ChunkedEngine):
         self._products = Products(products, self.program, self._detached, self.config, self.parts)
         self._coefficients = constants_on(self.coefficients, self.dtype, self.device)
         self.bytes_per_point = self._bytes_per_point(like.element_size())
-        rows = self.config.rows
+        rows = self.grain = self.config.rows  # rows behind the last point of a chunk are those behind the last of all
         self.chunk = max(rows, SCRATCH_BYTES // self.bytes_per_point // rows * rows)
 
     def _bytes_per_point(self, item: int) -> int:

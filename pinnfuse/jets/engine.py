@@ -81,6 +81,8 @@ class ChunkedEngine(JetEngine):
     """Loss, outputs and adjoint by looping over chunks of points."""
 
     chunk: int
+    grain = 1
+    """Chunks start at multiples of it: points that an engine's kernels take together."""
 
     @abstractmethod
     def _forward(self, points: Tensor, wanted: Sequence[bool]) -> tuple[Tensor, Any]:
@@ -191,7 +193,7 @@ class ChunkedEngine(JetEngine):
     def _chunks(self, count: int, multiple: int = 1) -> Iterator[slice]:
         """As few as `chunk` allows and a multiple of a number, and as equal as can be."""
         number = -(-count // (self.chunk * multiple)) * multiple
-        size = -(-count // number)
+        size = -(-count // (number * self.grain)) * self.grain
         return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 

@@ -144,11 +144,16 @@ def test_what_is_read_by_a_product_alone_is_stored_once():
     assert groups[1] == groups[2]  # one kernel for both layers
 
 
-@pytest.mark.parametrize("network", ["modified_embedded", pytest.param("pirate", marks=pytest.mark.gpu)])
-def test_chunks_of_points_change_nothing_but_rounding(network, where, monkeypatch):
-    pde = PDES["burgers"]
+@pytest.mark.parametrize(
+    ("network", "name", "n"),
+    [("modified_embedded", "burgers", 70), ("modified", "burgers", 100), ("residual", "value", 70)]
+    + [pytest.param("pirate", name, 100, marks=pytest.mark.gpu) for name in ("burgers", "value")],
+)
+def test_chunks_of_points_change_nothing_but_rounding(network, name, n, where, monkeypatch):
+    """Of n points no number of equal chunks is a whole number of tiles: each point counts once all the same."""
+    pde = PDES[name]
     monkeypatch.setattr("pinnfuse.kernels.jets.scheduled.SCRATCH_BYTES", 1)  # one tile at a time
-    check(pde, NETWORKS[network](2, 1), points_for(pde, 70, where), least=1e-5)
+    check(pde, NETWORKS[network](2, 1), points_for(pde, n, where), least=1e-5)
 
 
 @pytest.mark.parametrize("n", [1, 65])
