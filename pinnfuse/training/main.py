@@ -33,7 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from pinnfuse.training.folder import resume_with
         from pinnfuse.training.marching import make_run  # Lightning and W&B, which --list does without
 
-    mistakes = (ValueError, BackendUnavailable, MisconfigurationException, NonFiniteLoss, *wandb_errors())
+    mistakes: tuple[type[Exception], ...] = (
+        ValueError,
+        BackendUnavailable,
+        MisconfigurationException,
+        NonFiniteLoss,
+        *wandb_errors(),
+    )
     try:
         with console.status("reading the settings") as status:
             run = make_run(parse(arguments), console)
