@@ -23,6 +23,10 @@ from torch.nn import functional
 class SpectralConvolution(nn.Module):
     """Multiplies the lowest modes of every axis by a matrix over channels, `[B, C, *space]` -> the same shape.
 
+    Transforms go axis by axis: all but the last one see the kept modes only. A real transform of several axes back
+    would also be undefined here, since the product of a matrix and the modes at k_last = 0 is no spectrum of a real
+    function; cuFFT's answer is not that of other libraries.
+
     Args:
         width: channels.
         dimension: 1, 2 or 3.
@@ -37,24 +41,32 @@ class SpectralConvolution(nn.Module):
         self.weight = nn.Parameter(torch.randn(shape) / math.sqrt(2 * width))  # keeps the variance of kept modes
 
     def forward(self, v: Tensor) -> Tensor:
-        dims = tuple(range(-self.dimension, 0))
-        size = v.shape[-self.dimension :]
-        spectrum = torch.fft.rfftn(v, dim=dims, norm="ortho")
+        *leading, last = v.shape[-self.dimension :]
+        dims = tuple(range(-self.dimension, -1))
+        half = min(self.modes, last // 2 + 1)
+        spectrum = torch.fft.rfft(v, norm="ortho")[..., :half]
+        if dims:
+            spectrum = torch.fft.fftn(spectrum, dim=dims, norm="ortho")
         out = torch.zeros_like(spectrum)
-        for weight, low in zip(torch.view_as_complex(self.weight), self._corners(size), strict=True):
-            part: Any = (..., *low)
-            few: Any = (..., *(slice(0, s.stop - s.start) for s in low))
-            kept = weight[few]
-            out[part] = torch.einsum("bi...,io...->bo...", spectrum[part], kept)
-        return torch.fft.irfftn(out, s=size, dim=dims, norm="ortho")
+        for weight, low in zip(torch.view_as_complex(self.weight), self._corners(leading), strict=True):
+            part: Any = (..., *low, slice(None))
+            few: Any = (..., *(slice(0, s.stop - s.start) for s in low), slice(0, half))
+            out[part] = torch.einsum("bi...,io...->bo...", spectrum[part], weight[few])
+        if dims:
+            out = torch.fft.ifftn(out, dim=dims, norm="ortho")
+        imaginary = torch.view_as_real(out)[..., 1]
+        imaginary[..., 0] = 0.0  # of a mode that a real function has no imaginary part of: not every library ignores it
+        if 2 * (half - 1) == last:
+            imaginary[..., -1] = 0.0
+        return torch.fft.irfft(out, n=last, norm="ortho")
 
-    def _corners(self, size: Sequence[int]) -> list[tuple[slice, ...]]:
-        """Slices of the low modes: positive or negative on each axis but the last; a small grid has fewer."""
+    def _corners(self, leading: Sequence[int]) -> list[tuple[slice, ...]]:
+        """Slices of the low modes of all axes but the last, positive or negative; a small grid has fewer."""
         axes = []
-        for n in size[:-1]:
+        for n in leading:
             m = min(self.modes, n // 2)
             axes.append((slice(0, m), slice(n - m, n)))
-        return [(*signs, slice(0, min(self.modes, size[-1] // 2 + 1))) for signs in product(*axes)]
+        return list(product(*axes))
 
 
 class FNO(nn.Module):

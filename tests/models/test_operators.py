@@ -71,6 +71,28 @@ def test_spectral_convolution_is_a_convolution():
         assert torch.allclose(layer(v), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(16,), (10, 8), (7, 9), (6, 5, 8)], ids=str)
+def test_every_transform_back_is_of_a_spectrum_of_real_functions(shape, monkeypatch):
+    """Libraries do not agree on the others: cuFFT takes what others ignore, in float32 and float64 differently."""
+    from pinnfuse.models.fno import SpectralConvolution
+
+    back, seen = torch.fft.irfft, []
+
+    def checked(spectrum, n, dim=-1, norm=None):
+        assert not spectrum[..., 0].imag.any() and dim == -1
+        if n % 2 == 0 and spectrum.shape[-1] == n // 2 + 1:
+            assert not spectrum[..., -1].imag.any()
+        seen.append(n)
+        return back(spectrum, n=n, norm=norm)
+
+    layer, v = SpectralConvolution(3, len(shape), 5).double(), torch.randn(2, 3, *shape, dtype=torch.float64)
+    expected = layer(v)
+    monkeypatch.setattr(torch.fft, "irfft", checked)
+    monkeypatch.setattr(torch.fft, "irfftn", None)
+    assert torch.equal(layer(v), expected) and seen == [shape[-1]]
+    assert torch.autograd.gradcheck(layer, v[:1, :, :6].clone().requires_grad_())
+
+
 def test_networks_of_tasks_have_their_channels():
     for name in tasks.available():
         task = tasks.get(name)
