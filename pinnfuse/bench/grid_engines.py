@@ -156,10 +156,15 @@ def fourier(case: GridCase) -> Callable[[Tensor], Tensor]:
 
 
 def step_of(loss: Callable[[Tensor], Tensor]) -> Step:
+    """Loss and gradient; the loss's own gradient is kept, which autograd would fill anew in a launch of its own."""
+    ones: list[Tensor] = []
+
     def step(fields: Tensor) -> tuple[Tensor, Tensor]:
         fields = fields.detach().requires_grad_()
         value = loss(fields)
-        return value.detach(), torch.autograd.grad(value, fields)[0]
+        if not ones:
+            ones.append(torch.ones_like(value))
+        return value.detach(), torch.autograd.grad(value, fields, ones[0])[0]
 
     return step
 

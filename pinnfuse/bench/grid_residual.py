@@ -234,11 +234,4 @@ _launches: dict[tuple[str, str, int, str], int | None] = {}
 
 
 def launches(step: Callable[[Tensor], Any], fields: Tensor, device: torch.device) -> int | None:
-    """Kernels of one step, autograd's own fill of the loss's gradient included."""
-    if device.type != "cuda":
-        return None
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        step(fields)
-        torch.cuda.synchronize(device)
-    kernels = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-    return sum(1 for e in kernels if not e.name.startswith("Mem"))
+    return timing.launches(lambda: step(fields)) if device.type == "cuda" else None

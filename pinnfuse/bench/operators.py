@@ -221,7 +221,7 @@ def _coordinates(case: Case, device: torch.device, seconds: float) -> Row:
     _require(row["error"], BOUND[case.dtype])
     row["both_ms"] = _milliseconds(lambda: both(points), device, seconds)
     if device.type == "cuda":
-        row["launches"] = launches(lambda: both(points))
+        row["launches"] = timing.launches(lambda: both(points))
     row["memory_mb"] = timing.peak_memory(both, points, device)
     return row
 
@@ -257,7 +257,7 @@ def _times(
         part: Row = {"ms": _milliseconds(call, device, seconds)}
         if device.type == "cuda":
             key = (*name, part_name)
-            part["launches"] = counted[key] if key in counted else counted.setdefault(key, launches(call))
+            part["launches"] = counted[key] if key in counted else counted.setdefault(key, timing.launches(call))
             try:
                 part["graph_ms"] = _milliseconds(_captured(call, stream).replay, device, seconds)
             except RuntimeError as reason:
@@ -280,17 +280,6 @@ def _milliseconds(call: Callable[[], Any], device: torch.device, seconds: float)
     """Median of single calls."""
     samples = timing.times({"": lambda _: call()}, [torch.empty(0)] * 2, device, seconds)[""]
     return timing.quantiles(samples)["median"]
-
-
-def launches(call: Callable[[], Any]) -> int:
-    """Kernels, copies and fills that one call starts on the card."""
-    from torch.profiler import ProfilerActivity, profile
-
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as traced:
-        call()
-        torch.cuda.synchronize()
-    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in traced.events())
 
 
 SMALL_ENGINES = ("pinnfuse", "kernel", "torch", "eager-roll", "eager-slice")

@@ -82,6 +82,20 @@ def _events(step: Call, inputs: Sequence[Tensor], count: int) -> list[float]:
     return [start.elapsed_time(end) for start, end in marks]
 
 
+def launches(call: Callable[[], Any]) -> int:
+    """Kernels, copies and fills that one call starts on the card.
+
+    `torch.use_deterministic_algorithms` adds fills of new memory, unless `torch.utils.deterministic` says not to.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as traced:
+        call()
+        torch.cuda.synchronize()
+    return sum(event.device_type == torch.autograd.DeviceType.CUDA for event in traced.events())
+
+
 def peak_memory(step: Call, points: Tensor, device: torch.device) -> float:
     """MB (10^6 bytes) that a step adds at its peak: on a card the allocator's, elsewhere that of all tensors alive."""
     if device.type == "cuda":
