@@ -5,7 +5,7 @@ pinnfuse        the two generated kernels (on a CPU plain torch); "pinnfuse agai
 torch           ours without kernels
 eager           ghost points by `torch.cat`, differences by slices, gradient by autograd
 roll            differences by `torch.roll` (periodic only)
-torch-compile   the eager function compiled by TorchInductor
+torch-compile   the eager function compiled by TorchInductor, as one graph
 fourier         derivatives by FFT (periodic only)
 coordinates     the residuals of a network of 4 x 64 at as many points, by nested autograd
 """
@@ -88,16 +88,15 @@ class GridCase:
 
 def loss_of(case: GridCase, derivatives: Callable[[str, Tensor], Derivatives]) -> Callable[[Tensor], Tensor]:
     """The loss of a step, from a function that gives the derivatives of one field."""
+    steady, by_hand, names = case.equations.steady, case.equations.by_hand, case.fields
 
     def loss(fields: Tensor) -> Tensor:
-        now = fields if case.equations.steady else fields[:, 1]
-        new = dict(zip(case.fields, now.unbind(1), strict=True))
+        now = fields if steady else fields[:, 1]
+        new = dict(zip(names, now.unbind(1), strict=True))
         rates = {}
-        if not case.equations.steady:
-            rates = {
-                name: (new[name] - old) / DT for name, old in zip(case.fields, fields[:, 0].unbind(1), strict=True)
-            }
-        found = case.equations.by_hand(new, rates, {name: derivatives(name, f) for name, f in new.items()})
+        if not steady:
+            rates = {name: (new[name] - old) / DT for name, old in zip(names, fields[:, 0].unbind(1), strict=True)}
+        found = by_hand(new, rates, {name: derivatives(name, f) for name, f in new.items()})
         return sum((r.square().mean() for r in found[1:]), found[0].square().mean())
 
     return loss
@@ -105,25 +104,37 @@ def loss_of(case: GridCase, derivatives: Callable[[str, Tensor], Derivatives]) -
 
 def eager(case: GridCase) -> Callable[[Tensor], Tensor]:
     """Ghost points, then slices: second order, the same rows at walls as ours."""
+    walls: dict[tuple[str, int], list[tuple[list[tuple[int, float]], float]]] = {}  # weights of rows, constant
+    for name, grid in case.grids.items():
+        for k, axis in enumerate(grid.axes):
+            if not grid.periodic[axis]:
+                sides = [rows[0] for rows in ghost_rows(grid, axis, 3, 1)]
+                walls[name, k - case.dimension] = [
+                    (list(zip(row.offsets_from_that_end, row.weights, strict=True)), row.constant) for row in sides
+                ]
 
-    def padded(f: Tensor, grid: Grid, axis: str, dim: int) -> Tensor:
-        if grid.periodic[axis]:
+    def padded(name: str, f: Tensor, dim: int) -> Tensor:
+        if (name, dim) not in walls:
             return torch.cat([f.narrow(dim, -1, 1), f, f.narrow(dim, 0, 1)], dim)
-        (low,), (high,) = ghost_rows(grid, axis, 3, 1)
         n = f.shape[dim]
         sides = []
-        for row, last in ((low, False), (high, True)):
-            pairs = zip(row.offsets_from_that_end, row.weights, strict=True)
-            terms = [w * f.narrow(dim, n - 1 - i if last else i, 1) for i, w in pairs]
-            sides.append(sum(terms[1:], terms[0]) + row.constant)
+        for last, (weights, constant) in enumerate(walls[name, dim]):
+            terms = [w * f.narrow(dim, n - 1 - i if last else i, 1) for i, w in weights]
+            sides.append(sum(terms[1:], terms[0]) + constant)
         return torch.cat([sides[0], f, sides[1]], dim)
 
-    def neighbours(name: str, f: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        grid, dim = case.grids[name], k - case.dimension
-        wide, n = padded(f, grid, grid.axes[k], dim), f.shape[dim]
+    def neighbours(name: str, f: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+        wide, n = padded(name, f, dim), f.shape[dim]
         return wide.narrow(dim, 0, n), wide.narrow(dim, 2, n)
 
-    return loss_of(case, lambda name, f: _central(f, [neighbours(name, f, k) for k in range(case.dimension)]))
+    dims = range(-case.dimension, 0)
+    return loss_of(case, lambda name, f: _central(f, [neighbours(name, f, dim) for dim in dims]))
+
+
+def compiled(case: GridCase, **options: Any) -> Callable[[Tensor], Tensor]:
+    """The eager function as one graph; what other cases compiled is forgotten, which Dynamo allows a few of."""
+    torch._dynamo.reset()
+    return torch.compile(eager(case), dynamic=False, fullgraph=True, **options)
 
 
 def roll(case: GridCase) -> Callable[[Tensor], Tensor]:
@@ -186,7 +197,7 @@ def steps(case: GridCase, against: Sequence[str], device: torch.device) -> dict[
         "pinnfuse again": lambda: ours(case, "triton", device, recompute=True),
         "torch": lambda: ours(case, "torch", device),
         "eager": lambda: step_of(eager(case)),
-        "torch-compile": lambda: step_of(torch.compile(eager(case), dynamic=False)),
+        "torch-compile": lambda: step_of(compiled(case)),
     }
     if case.boundary == "periodic":
         others["roll"] = lambda: step_of(roll(case))

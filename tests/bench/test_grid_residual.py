@@ -100,6 +100,15 @@ def test_promises_are_judged():
     }
 
 
+@pytest.mark.parametrize("boundary", ["periodic", "walls"])
+def test_the_compiled_engine_is_one_graph(boundary):
+    """A graph that breaks would be a slower peer than a user could have."""
+    case, graphs = engines.GridCase(boundary, 8, 2), []
+    loss = engines.compiled(case, backend=lambda graph, _: graphs.append(graph) or graph.forward)
+    (fields,) = case.inputs(torch.device("cpu"), 1)
+    assert torch.equal(loss(fields), engines.eager(case)(fields)) and len(graphs) == 1
+
+
 def test_a_wrong_engine_gets_no_number(monkeypatch):
     case = engines.GridCase("periodic", 8, 1)
     wrong = lambda case: lambda fields: fields.square().sum()  # noqa: E731
