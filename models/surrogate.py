@@ -16,6 +16,7 @@ from pinnfuse.models.operators import for_task
 from pinnfuse.models.pinn import NonFiniteLoss
 from pinnfuse.models.recorded import RecordedModule
 from pinnfuse.optimizers import PhasedOptimizer
+from pinnfuse.precision import torch_convolutions
 from pinnfuse.tasks import Scales, SurrogateSpec, Task, WindowTask, relative_errors
 
 
@@ -35,7 +36,8 @@ class GridSurrogate(RecordedModule):
     """Trains a network on a task: `data_weight` times the relative L2 error plus `physics_weight` times the residual.
 
     Both are norms relative to that of knowing nothing, not squares of them: the force of neither fades as the network
-    gets better, so that one weight holds for the whole training.
+    gets better, so that one weight holds for the whole training. Convolutions follow
+    `torch.get_float32_matmul_precision()`: a residual divides the rounding of TF32 by a spacing squared.
 
     Logs `loss/total`, `loss/data`, `loss/<equation>` (residual over that of the trivial prediction, root mean squares),
     `val/rel_l2/<field>` (mean over held-out samples) and `val/physics`. Values are those after the step they are logged
@@ -96,6 +98,7 @@ class GridSurrogate(RecordedModule):
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
+    @torch_convolutions()
     def forward(self, inputs: Tensor) -> Tensor:
         """Prediction, laid out as the task's targets."""
         return self._predict(self.net, inputs)
@@ -156,6 +159,7 @@ class GridSurrogate(RecordedModule):
     def configure_optimizers(self) -> PhasedOptimizer:
         return PhasedOptimizer(self.parameters(), self.training_spec.phases, announces_changes=True)
 
+    @torch_convolutions()
     def training_step(self, batch: GridBatch, batch_idx: int) -> None:
         """One optimisation step."""
         wrapped: Any = self.optimizers()
@@ -226,6 +230,7 @@ class GridSurrogate(RecordedModule):
 
     # -- validation ----------------------------------------------------------------------------------------------
 
+    @torch_convolutions()
     def validation_step(self, batch: GridBatch, batch_idx: int) -> None:
         prediction = self(batch.inputs)
         errors = relative_errors(self.task, prediction, batch.targets)
@@ -247,6 +252,7 @@ class GridSurrogate(RecordedModule):
 
     # -- fine-tuning ---------------------------------------------------------------------------------------------
 
+    @torch_convolutions()
     def fine_tune(self, inputs: Tensor, steps: int, lr: float = 1e-3, anchor: float = 0.0) -> FineTuned:
         """Train a copy of the network on the residual of these instances alone; the network itself stays as it was.
 

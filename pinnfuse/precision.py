@@ -57,3 +57,14 @@ def torch_matmul(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def torch_convolutions() -> Iterator[None]:
+    """Convolutions as accurate as matrix products: by default cuDNN takes TF32 for them, cuBLAS does not."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = before and torch.get_float32_matmul_precision() != "highest"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

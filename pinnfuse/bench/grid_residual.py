@@ -24,6 +24,7 @@ from pinnfuse.bench import grid_engines as engines
 from pinnfuse.bench import machine, timing
 from pinnfuse.bench.grid_engines import GridCase, Step, eager, roll, step_of, steps
 from pinnfuse.bench.grid_promises import promises
+from pinnfuse.precision import torch_convolutions
 
 Row = dict[str, Any]
 BOUND = {"float32": 1e-5, "float64": 1e-12, "float16": 1e-2, "bfloat16": 8e-2}
@@ -70,7 +71,7 @@ def run(settings: Settings, device: torch.device, out: str | Path, console: Cons
     work += [("training", case, partial(train, case, settings.against)) for case in settings.training]
     for kind, case, rows in work:
         what = f"{case.pde} {case.n}^{case.dimension} x {case.batch}, {case.boundary}, {kind}"
-        with console.status(what), timing.full_precision():
+        with console.status(what), torch_convolutions():
             report[kind] += rows(device, settings.seconds)
         report["promises"] = promises(report["rows"], report["training"])
         (folder / "grid_residual.json").write_text(json.dumps(report, indent=1) + "\n")

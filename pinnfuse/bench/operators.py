@@ -28,6 +28,7 @@ from pinnfuse.bench.operator_engines import (
 )
 from pinnfuse.bench.operator_promises import promises, small_promises
 from pinnfuse.errors import nearest
+from pinnfuse.precision import torch_convolutions
 
 BOUND = {"float32": 2e-5, "float64": 1e-12, "float16": 1e-2, "bfloat16": 8e-2}
 """Largest error relative to the largest magnitude; beyond it there is no number."""
@@ -105,7 +106,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
         report["promises"] = promises(report["rows"]) + small_promises(report["crossover"])
         (folder / "ops.json").write_text(json.dumps(report, indent=1) + "\n")
 
-    with timing.full_precision():
+    with torch_convolutions():
         for operator in settings.operators:
             for size in settings.sizes:
                 case = size.case(operator)

@@ -3,10 +3,9 @@ warm card affects all of them alike."""
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,16 +43,6 @@ def times(
                 found[name] += new
                 total[name] += sum(new)
     return found
-
-
-@contextlib.contextmanager
-def full_precision() -> Iterator[None]:
-    """Convolutions of float32 in float32: cuDNN takes TF32 for them by default, whose errors no check here passes."""
-    allowed, torch.backends.cudnn.allow_tf32 = torch.backends.cudnn.allow_tf32, False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def quantiles(samples: Sequence[float]) -> dict[str, float | int]:

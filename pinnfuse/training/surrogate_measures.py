@@ -14,6 +14,7 @@ from torch import Tensor
 from pinnfuse.callbacks.speedup import milliseconds
 from pinnfuse.datamodules.grids import GridBatch, GridDataModule
 from pinnfuse.models.surrogate import GridSurrogate
+from pinnfuse.precision import torch_convolutions
 from pinnfuse.tasks import WindowTask, relative_errors
 
 
@@ -130,6 +131,7 @@ def training_step(module: GridSurrogate, batch: GridBatch, loss: str, backend: s
             ours.get_buffer(name).copy_(buffer)
     optimizer = torch.optim.Adam(ours.parameters(), lr=0.0)
 
+    @torch_convolutions()
     def step() -> None:
         optimizer.zero_grad()
         ours.total(ours.terms(batch)).backward()

@@ -41,6 +41,34 @@ def fitted(task, spec, **network):
     return module, data
 
 
+def test_convolutions_are_as_accurate_as_products(burgers, monkeypatch):
+    """cuDNN's TF32, on by default, is off while a network is trained, compared or tuned, forward and backward."""
+    found = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            found.append(torch.backends.cudnn.allow_tf32)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            found.append(torch.backends.cudnn.allow_tf32)
+            return g
+
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    net = for_task(burgers)
+    net.register_forward_hook(lambda module, given, out: Watched.apply(out))
+    spec = SurrogateSpec(samples=4, held_out=2, batch=2, phases=one_adam(2))
+    module, data = GridSurrogate(burgers, net, spec, log_every=10), GridDataModule(burgers, spec)
+    options = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    Trainer(max_steps=2, accelerator="cpu", **options).fit(module, data)
+    inputs = next(iter(data.val_dataloader())).inputs
+    module.fine_tune(inputs[:1], steps=1)
+    module(inputs)
+    assert torch.backends.cudnn.allow_tf32 and len(found) > 8 and not any(found)
+
+
 def batch_of(task, count=4, start=0):
     arrays = {k: v[:count].double() for k, v in task.generate(0, task.block, 0, dtype=torch.float64).items()}
     return GridBatch(*task.pair(arrays, torch.full((count,), start)), count)
