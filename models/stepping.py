@@ -124,7 +124,11 @@ class Stepper:
         if key == self._key:
             return
         self._key, self._stream, self._given = key, inside, None
-        function, self._jacobian = (self._update if self.optimizer.capturable else self._closure), None
+        replaced = any(graph is not None and graph.captured for graph in (self._captured, self._jacobian))
+        self._captured = self._jacobian = None
+        if replaced:
+            torch.cuda.empty_cache()  # a graph's memory goes back only then; a curriculum makes many
+        function = self._update if self.optimizer.capturable else self._closure
         if isinstance(self.optimizer.active, GaussNewton):
             function, self._jacobian = self._residuals, StepGraph(self._linearise, device)
         generators = () if inside is None else (inside.generator,)
