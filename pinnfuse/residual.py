@@ -214,6 +214,8 @@ class FusedResidualLoss(ResidualModule):
             rows = min(points.shape[0], getattr(engine, "chunk", points.shape[0]))
             per_point = bytes_per_point(choice.recognised.program, plan_.space, points.element_size())
             memory = rows * getattr(engine, "bytes_per_point", per_point)
+            if own := getattr(engine, "memory", None):
+                memory = own(points)
             if report := getattr(engine, "report", None):
                 reason = f"{reason} ({report})"
         precision = precisions.resolve(self.precision, points.dtype)

@@ -60,24 +60,28 @@ def engine(
     by_schedule = partial(ScheduledEngine, program, operands, space, outputs, coefficients, plan, precision)
     if path(program, plan).kernels == "schedule":
         return by_schedule()
-    build = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
+    by_stack = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
     device, width = operands[0].device, max(dense_stack(program).widths[1:-1])
     name = choices.key(width, len(space), precision, device)
+    base = config.launch(width, len(space), precision, loops(space), config.is_hopper(device))
     configuration = choices.known(name)
     if configuration is None and choices.tunes(device):
-        base = config.launch(width, len(space), precision, loops(space))
-        options = choices.candidates(base, width)
-        configuration = choices.tune(name, options, lambda option: _seconds(build(configuration=option)))
-    if configuration is not None and configuration.scheduled:
+
+        def seconds(option: config.Launch) -> float:
+            built = by_schedule() if option.scheduled else by_stack(configuration=option)
+            return _seconds(built, program.widths[0], len(outputs))
+
+        configuration = choices.tune(name, choices.candidates(base, width), seconds)
+    if (configuration or base).scheduled:
         return by_schedule()
-    return build(configuration=configuration)
+    return by_stack(configuration=configuration)
 
 
-def _seconds(engine: TritonEngine, count: int = 16384) -> float:
+def _seconds(engine: JetEngine, columns: int, outputs: int, count: int = 16384) -> float:
     """Time of forward and adjoint at random points, the best of five."""
-    like = engine.network.first
-    points = torch.rand(count, engine.stack.widths[0], dtype=like.dtype, device=like.device)
-    gradient = torch.rand(len(engine.outputs_read), count, dtype=like.dtype, device=like.device)
+    like = engine.operands[0]
+    points = torch.rand(count, columns, dtype=like.dtype, device=like.device)
+    gradient = torch.rand(outputs, count, dtype=like.dtype, device=like.device)
     times = []
     for _ in range(6):
         _synchronize(like.device)

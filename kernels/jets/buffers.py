@@ -59,17 +59,22 @@ def aligned(count: int) -> int:
     return -(-count // 16) * 16
 
 
-def points_of_a_chunk(engine: TritonEngine, given: Program | None) -> int:
-    """As many whole tiles as `scratch` holds, at least one; `given` are jets that an output transform reads."""
-    c, space, stack = engine.config, engine.space, engine.stack
+def bytes_of_a_point(engine: TritonEngine, given: Program | None) -> int:
+    """Jets, adjoints and what else a chunk keeps; `given` are jets that an output transform reads."""
+    space, stack = engine.space, engine.stack
     item = engine.network.first.element_size()
     layers = stack.hidden + 1
     kept = (layers + (2 if engine.layered else layers)) * (2 * engine.parts or item) + layers * engine.saves * item
     per_point = len(space) * engine.width * kept
     if stack.head is not None and engine.head is not None:
         per_point += bytes_per_point(stack.head, space, item) + 2 * len(space) * engine.width * item
-    per_point += bytes_per_point(given, space, item) if given is not None else 0
-    tiles = max(1, min(c.scratch, SCRATCH_BYTES) // per_point // c.rows)
+    return per_point + (bytes_per_point(given, space, item) if given is not None else 0)
+
+
+def points_of_a_chunk(engine: TritonEngine) -> int:
+    """As many whole tiles as `scratch` holds, at least one."""
+    c = engine.config
+    tiles = max(1, min(c.scratch, SCRATCH_BYTES) // engine.bytes_per_point // c.rows)
     if c.thrifty and engine.hopper:  # chunks that every program takes an equal part of
         device = engine.network.first.device
         wave = max(1, c.resident * multiprocessors(device) // (1 if engine.chained else engine.width // 64))

@@ -65,8 +65,10 @@ def tunes(device: torch.device) -> bool:
 
 
 def candidates(base: Launch, width: int) -> list[Launch]:
-    """The default first, then one change at a time: fewer points or units a tile, longer steps, more warps."""
+    """The default first, then one change at a time: a schedule, smaller tiles, longer steps, more warps."""
     found = [base]
+    if base.block < min(width, 64):  # many channels
+        found.append(replace(base, scheduled=True))
     if base.block > 32:
         found.append(config.with_gradient(replace(base, block=32, step=32), width))
     if base.rows > 32:

@@ -1,6 +1,6 @@
 """Launch configurations: tile sizes and warps by width, number of channels and precision.
 
-Measured on one H200 (Triton 3.6) for 4 channels, 6 hidden layers, 65,536 points; see docs/performance.md.
+Measured on one H200 (Triton 3.6), mostly for 4 channels, 6 hidden layers, 65,536 points; see docs/performance.md.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -22,9 +23,9 @@ class Launch:
     `scratch` bounds the memory of a chunk of points: fewer bytes are fewer tiles at a time and more launches.
     `ring`: blocks on their way to the Hopper kernels, forward and backward; 1: operands go straight to registers, and
     a loop over tangents takes the portable kernels. `lean`: Hopper kernels written for fewer spilled registers.
-    `fused_resident`: programs of a multiprocessor that run a whole step each, where they fit. `thrifty`: little memory;
-    adjoints of two layers at a time, chunks of whole waves, one kernel for a step where it fits. `scheduled`: products
-    and groups of pointwise operations take turns (scheduled.py), as for networks that are no stack.
+    `thrifty`: little memory; adjoints of two layers at a time, chunks of whole waves, one kernel for a step where it
+    fits. `scheduled`: products and groups of pointwise operations take turns (scheduled.py), as for networks that are
+    no stack.
     """
 
     rows: int = 64
@@ -44,7 +45,6 @@ class Launch:
     resident: int = 2
     ring: tuple[int, int] = (1, 1)
     lean: bool = False
-    fused_resident: int = 1
     thrifty: bool = False
     scheduled: bool = False
     scratch: int = 2 * 2**30
@@ -54,8 +54,55 @@ def padded_width(widest: int, block: int) -> int:
     return max(block, -(-widest // block) * block)
 
 
-def launch(width: int, channels: int, precision: str, looped: bool = False) -> Launch:
-    """Configuration for hidden layers of `width` units; `looped`: one channel at a time (looped.py)."""
+WIDEST = 2**31
+MEASURED: tuple[tuple[str, int, range, str, dict[str, Any]], ...] = (
+    # blocks of 32 units have portable kernels alone
+    ("stack loop", 32, range(WIDEST), "float32 tf32", {}),
+    # one kernel: navier_stokes 0.795 -> 0.733, burgers 0.696 -> 0.572; 4,096 points of navier_stokes 0.124 -> 0.106
+    ("stack", 64, range(1, 6), "float32 tf32", {"lean": True}),
+    # burgers 1.59 -> 1.25; lean 1.27
+    ("stack", 128, range(1, 4), "float32", {"ring": (4, 4)}),
+    # navier_stokes 2.24 -> 1.90, kdv 2.18 -> 1.99
+    ("stack", 128, range(4, 5), "float32", {"ring": (4, 4), "lean": True}),
+    # navier_stokes 1.28 -> 1.12 -> 1.10, by rings of 8 too
+    ("stack", 128, range(1, 5), "tf32", {"ring": (6, 4), "lean": True}),
+    # navier_stokes, 256: 6.95 -> 6.52; lean 7.59
+    ("stack", WIDEST, range(4, 5), "float32", {"ring": (1, 4)}),
+    # navier_stokes, 256: 3.43 -> 2.69; lean 2.70
+    ("stack", WIDEST, range(1, 5), "tf32", {"ring": (8, 4)}),
+    # plate, 128: 13.6 -> 8.3; 64: 5.0 -> 4.1; tf32 not measured
+    ("stack", WIDEST, range(11, WIDEST), "float32 tf32", {"scheduled": True}),
+    # poisson_10, 64: 6.1 -> 2.9; 128: 17.6 -> 6.4, 5.1 in 2.2 GB instead of 0.8; 256: 58 -> 19.7
+    ("loop", WIDEST, range(25), "float32", {"ring": (4, 4), "output": 4}),
+    # poisson_10, 128: 3.9
+    ("loop", WIDEST, range(25), "tf32", {"ring": (8, 8), "output": 4}),
+    # poisson_100, 64: 82 -> 48; 256: 906 -> 384, both in 0.9 GB; without thrifty 57 and 514
+    ("loop", WIDEST, range(25, WIDEST), "float32", {"rows": 64, "ring": (4, 4), "thrifty": True}),
+    # not measured
+    ("loop", WIDEST, range(25, WIDEST), "tf32", {"rows": 64, "ring": (8, 8), "thrifty": True}),
+)
+"""What Hopper cards change: (kernels, widths up to, channels, precisions, changes). The first row that fits counts.
+
+Milliseconds of loss and gradient without -> with, from benchmarks/results/NVIDIA_H200/jet_variants*.json.
+"""
+
+
+def launch(width: int, channels: int, precision: str, looped: bool = False, hopper: bool = False) -> Launch:
+    """Configuration for hidden layers of `width` units; `looped`: one channel at a time (looped.py).
+
+    `hopper`: as measured for the kernels of Hopper cards; the portable kernels have other best tiles.
+    """
+    base = _portable(width, channels, precision, looped)
+    if not hopper or precision == "float64":
+        return base
+    kernels, name = "loop" if looped else "stack", "tf32" if precision == "tf32" else "float32"
+    for kind, widest, among, precisions, changes in MEASURED:
+        if kernels in kind.split() and width <= widest and channels in among and name in precisions.split():
+            return replace(base, **changes)
+    return base
+
+
+def _portable(width: int, channels: int, precision: str, looped: bool) -> Launch:
     if looped:
         block = 32 if width <= 32 or precision == "float64" else 64
         rows = 32 if channels > 24 or precision == "float64" else 64  # many channels leave few tiles in a chunk
@@ -76,24 +123,9 @@ def launch(width: int, channels: int, precision: str, looped: bool = False) -> L
         return with_gradient(Launch(block=32, step=32, forward=(4, 2), backward=(4, 2)), width)
     if width > 64:
         output = 4 if precision == "tf32" and width <= 128 else 8  # 0.099 against 0.121 ms; float32 0.175 against 0.154
-        base = Launch(step=32, forward=(4, 2), backward=(4, 2), output=output, ring=_ring(width, channels, precision))
-        return with_gradient(base, width)
+        return with_gradient(Launch(step=32, forward=(4, 2), backward=(4, 2), output=output), width)
     base = with_gradient(Launch(), width)
     return replace(base, gradient=(4, 4)) if precision == "tf32" else base  # 0.112 -> 0.101 ms
-
-
-def _ring(width: int, channels: int, precision: str) -> tuple[int, int]:
-    """What was measured to be faster than operands in registers, with 3 and 4 channels; registers elsewhere.
-
-    A ring pays where descriptors and addresses are not spilled, and where shared memory has room for four blocks.
-    """
-    if channels > 4:
-        return 1, 1
-    if precision == "tf32":
-        return (6, 4) if width <= 128 else (8, 4)
-    if width <= 128:
-        return (4, 4) if channels <= 3 else (1, 1)
-    return (1, 4) if channels == 4 else (1, 1)
 
 
 def with_gradient(launch: Launch, width: int) -> Launch:
@@ -135,23 +167,14 @@ def capability(device: torch.device) -> int:
     return 10 * major + minor
 
 
+def is_hopper(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == (9, 0)
+
+
 def hopper(launch: Launch, width: int, channels: int, parts: int, device: torch.device) -> bool:
     """Whether the Hopper kernels can run: blocks of 64, accumulators of all channels in registers, weights on chip."""
-    if (
-        not launch.hopper
-        or launch.block != 64
-        or launch.rows != 64
-        or channels > 5
-        or parts == 0
-        or device.type != "cuda"
-    ):
-        return False
-    return (
-        parts * width * 64 * 2 <= 200 * 1024
-        and torch.cuda.get_device_capability(device) == (9, 0)
-        and _gluon()
-        and not _refused
-    )
+    fits = launch.block == 64 and launch.rows == 64 and channels <= 5 and parts * width * 64 * 2 <= 200 * 1024
+    return launch.hopper and fits and parts > 0 and is_hopper(device) and _gluon() and not _refused
 
 
 def ring(launch: Launch, width: int, channels: int, parts: int) -> tuple[int, int]:
@@ -164,16 +187,12 @@ def ring(launch: Launch, width: int, channels: int, parts: int) -> tuple[int, in
 def fused(launch: Launch, depth: int, channels: int, parts: int, tiles: int, processors: int) -> bool:
     """Whether a step of a network that can be chained runs in one kernel: weights and two sets of jets fit on chip.
 
-    With four channels that is 12 % slower than chained kernels once every multiprocessor has several tiles, in a tenth
-    of their memory; with three it is as fast.
+    In float32 class that is faster than chained kernels. In tf32 class with four channels it is 7 % slower once every
+    multiprocessor has several tiles, in a twelfth of their memory.
     """
     fits = parts * (depth + 2 * channels) * 8 <= 216
-    return launch.fused and fits and (tiles <= processors or channels <= 3 or launch.thrifty)
-
-
-def fused_resident(launch: Launch, depth: int, channels: int, parts: int) -> int:
-    """`launch.fused_resident`, as far as shared memory has room."""
-    return max(1, min(launch.fused_resident, 216 // (parts * (depth + 2 * channels) * 8)))
+    pays = tiles <= processors or channels <= 3 or launch.thrifty or (launch.lean and parts == 2)
+    return launch.fused and fits and pays
 
 
 def chained(launch: Launch, width: int, depth: int, parts: int, activations: int) -> bool:

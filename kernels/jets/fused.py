@@ -43,6 +43,15 @@ def applies(engine: TritonEngine, points: Tensor) -> bool:
     return config.fused(engine.config, depth, len(engine.space), engine.parts, tiles, processors)
 
 
+def memory(engine: TritonEngine, points: Tensor) -> int:
+    """Bytes that a step keeps, for each program: jets of all layers, and its sums."""
+    net, channels, item = engine.network, len(engine.space), points.element_size()
+    depth, size = net.hidden.shape[0], engine.width**2
+    saved = (depth + 1) * item if engine.saves else 0
+    each = channels * size * (depth * engine.parts * 2 + saved) + (engine.columns + net.hidden.numel()) * item
+    return min(-(-points.shape[0] // 64), multiprocessors(points.device)) * each
+
+
 def run(
     engine: TritonEngine,
     points: Tensor,
@@ -58,8 +67,7 @@ def run(
     net, parts, channels = engine.network, engine.parts, len(engine.space)
     depth, width = net.hidden.shape[0], engine.width
     tiles = -(-points.shape[0] // 64)
-    resident = config.fused_resident(engine.config, depth, channels, parts)
-    programs = min(tiles, resident * multiprocessors(points.device))
+    programs = min(tiles, multiprocessors(points.device))
     halves = torch.empty(1, parts, *net.hidden.shape, dtype=torch.float16, device=points.device)
     scales = points.new_empty(1, depth, 1)
     blocks = {"H": width, "BLOCK": width, "PARTS": parts}
@@ -74,8 +82,7 @@ def run(
     args = (*args, *given, residuals, jets, jet_scales, saved, sums)
     args = (*args, points.shape[0], tiles, sums.shape[1], net.hidden.numel())
     constants = {"DEPTH": depth, "PARTS": parts, "WEIGHTED": weighted, "KEEP": keep, "WARPS": WARPS}
-    options = {"num_warps": WARPS, **({"maxnreg": 128} if resident > 1 else {})}
-    launch(module(engine.spec, engine.config.lean).fused_kernel, (programs,), args, constants, **options)
+    launch(module(engine.spec, engine.config.lean).fused_kernel, (programs,), args, constants, num_warps=WARPS)
     total = sum_rows(sums)
     weights = total[head:].view_as(net.hidden)
     if engine.config.lean:

@@ -54,11 +54,11 @@ def resources(
 ) -> list[Resources]:
     """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100).
 
-    `changes` to the default launch: `lean=True`, or `rows=64, ring=(4, 4)` for a loop over tangents on Hopper.
+    `hopper`: its own kernels instead of the portable ones. `changes` to the default launch, such as `ring=(4, 4)`.
     """
     parts, channels = config.PARTS[precision], len(spec.space)
     looped = loops(spec.space)
-    chosen = replace(config.launch(width, channels, precision, looped), **changes)
+    chosen = replace(config.launch(width, channels, precision, looped, hopper), **changes)
     c = config.fitted(chosen, 1 if looped else channels, parts, capability)
     padded = config.padded_width(width, c.block)
     constants = {"H": padded, "ROWS": c.rows, "BLOCK": c.block, "PARTS": parts, "ONCE": c.once}

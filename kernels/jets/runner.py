@@ -25,7 +25,7 @@ from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets import cache, config, fused
-from pinnfuse.kernels.jets.buffers import Buffers, aligned, points_of_a_chunk
+from pinnfuse.kernels.jets.buffers import Buffers, aligned, bytes_of_a_point, points_of_a_chunk
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
 from pinnfuse.kernels.jets.folding import Folded
 from pinnfuse.kernels.jets.hopper import generate_hopper
@@ -92,18 +92,19 @@ class TritonEngine(JetEngine):
         device = operands[self.stack.layers[-1].operands[0]].device
         self.looped = loops(space)
         together = 1 if self.looped else len(space)  # channels in registers at a time
-        chosen = configuration or config.launch(widest, len(space), precision, self.looped)
-        self.config = config.fitted(chosen, together, self.parts, config.capability(device))
-        self.width = config.padded_width(widest, self.config.block)
         self.head = None
         if self.stack.head is not None and not self.stack.folds:
             self.head = closed_form(self.stack.head, space, self.coefficients)
         given = self.stack.tail.given if self.stack.tail is not None else None
         self.tail = None if given is None else closed_form(given, space, self.coefficients)
-        on_hopper = config.hopper(self.config, self.width, together, self.parts, device)
+        on_hopper = self.head is None and (not self.looped or loops_on_hopper(space, names))
+        tuned = on_hopper and config.is_hopper(device)
+        chosen = configuration or config.launch(widest, len(space), precision, self.looped, tuned)
+        self.config = config.fitted(chosen, together, self.parts, config.capability(device))
+        self.width = config.padded_width(widest, self.config.block)
         if self.looped:  # through the ring, or not at all
-            on_hopper = on_hopper and min(self.config.ring) > 1 and loops_on_hopper(space, names)
-        self.hopper = on_hopper and self.head is None
+            on_hopper = on_hopper and min(self.config.ring) > 1
+        self.hopper = on_hopper and config.hopper(self.config, self.width, together, self.parts, device)
         chains = config.chained(self.config, self.width, self.stack.hidden, self.parts, len(names))
         self.chained = self.hopper and not self.looped and chains
         self.saves = any(name not in POLYNOMIAL for name in names)
@@ -113,7 +114,8 @@ class TritonEngine(JetEngine):
             self.folded = Folded(self.stack.head, operands, self.width)
             self.network = replace(self.network, first=self.folded.weight, first_bias=self.folded.bias)
         self.layered = self.config.thrifty and not self.chained
-        self.chunk = points_of_a_chunk(self, given)
+        self.bytes_per_point = bytes_of_a_point(self, given)
+        self.chunk = points_of_a_chunk(self)
 
     # -- the interface -------------------------------------------------------------------------------------------
 
@@ -159,6 +161,19 @@ class TritonEngine(JetEngine):
         sums, hidden, head = self._run(points, ADJOINT, self.coefficients, given, False, False, wanted)
         extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
         return self._gradients(sums, hidden, head, wanted, extra)
+
+    @property
+    def report(self) -> str:
+        """Which kernels run, for `explain`."""
+        if not self.hopper:
+            return "a layer at a time, portable kernels"
+        return "all hidden layers in one kernel" if self.chained else "a layer at a time, kernels for Hopper"
+
+    def memory(self, points: Tensor) -> int:
+        """Bytes that a step keeps, about."""
+        if fused.applies(self, points):
+            return fused.memory(self, points)
+        return min(self.chunk, points.shape[0]) * self.bytes_per_point
 
     # -- inside --------------------------------------------------------------------------------------------------
 

@@ -33,17 +33,18 @@ def tiles(width: int, channels: int, parts: int, capability: int) -> Tiles:
     """The tiles for hidden layers of up to `width` units.
 
     A pointwise kernel holds all channels of a block, of every value that it mixes, in registers: eight numbers of a
-    block a thread for few channels, four or two for more.
+    block a thread for few channels, four or two for more. Measured on one H200: modified MLP of 256 units, 4 channels,
+    7.05 ms (blocks of 64 units and 8 warps 7.74); plate, 11 channels, 8 warps 8.34 (16 warps 8.89).
     """
     if parts == 0:
         warps = 4 if channels <= 5 else 8
         return Tiles(32, 32, warps, 32, 32, (4, 1), 32, (4, 1))
     if channels > 5:
-        base = Tiles(rows=32, block=32, warps=8 if channels <= 10 else 16)
+        base = Tiles(block=32, warps=8 if channels <= 12 else 16)
     elif width <= 32:
         base = Tiles(rows=64, block=32)
     else:
-        base = Tiles()
+        base = Tiles(block=32, warps=4)
     limit = SHARED_KB.get(capability, 99) * 1024 - 8192  # some is left for layout conversions
     product = (base.product_rows + base.product_columns) * base.block * 2 * parts
     outer = 2 * base.outer_block * base.rows * 2 * parts

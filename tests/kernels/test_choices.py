@@ -74,6 +74,17 @@ def test_tuning_takes_the_fastest_that_runs(file):
     assert choices.read("a card") == best
 
 
+def test_a_schedule_is_measured_where_channels_are_many(where, file, monkeypatch):
+    engines = []
+    monkeypatch.setattr(choices, "tunes", lambda device: True)
+    monkeypatch.setattr(jets, "_seconds", lambda e, *_: engines.append(type(e)) or float(type(e) is jets.TritonEngine))
+    net, points = mlp(2, [40], 1, nn.Tanh).to(where), torch.rand(9, 2, device=where)
+    loss_fn = pinnfuse.FusedResidualLoss(PDES["biharmonic"], backend="triton").to(where)
+    loss_fn(net, points)
+    assert set(engines) == {jets.TritonEngine, jets.ScheduledEngine}
+    assert "each way, then one kernel" in loss_fn.explain(net, points).reason
+
+
 def test_every_candidate_gives_the_same_gradients(where):
     pde = PDES["burgers"]
     net = mlp(2, [40, 40], 1, nn.Tanh).to(where)
@@ -94,7 +105,7 @@ def test_every_candidate_gives_the_same_gradients(where):
 def test_the_first_call_of_a_shape_tunes_and_the_second_finds_it(where, file, monkeypatch):
     measured = []
     monkeypatch.setattr(choices, "tunes", lambda device: True)
-    monkeypatch.setattr(jets, "_seconds", lambda engine: measured.append(engine.config) or float(engine.config.rows))
+    monkeypatch.setattr(jets, "_seconds", lambda e, *_: measured.append(e.config) or float(e.config.rows))
     net, points = mlp(2, [16], 1, nn.Tanh).to(where), torch.rand(20, 2, device=where)
     loss_fn = pinnfuse.FusedResidualLoss(PDES["burgers"], backend="triton").to(where)
     loss_fn(net, points)

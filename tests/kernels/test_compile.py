@@ -26,8 +26,7 @@ if dimension == 2:
 pde = PDE("u", " ".join(x), equations={"equation": text})
 p = plan(pde)
 spec = Spec(p.space, (activation,), p.outputs, 1, p)
-changes = hopper if isinstance(hopper, dict) else {}
-print(json.dumps([asdict(r) for r in resources(spec, width, precision, capability, hopper is not False, **changes)]))
+print(json.dumps([asdict(r) for r in resources(spec, width, precision, capability, hopper)]))
 """
 
 
@@ -89,8 +88,8 @@ def test_schedules_compile_without_a_card(case, tmp_path, root):
         (90, 64, "float32", "tanh", True, 2),
         (90, 128, "tf32", "gelu", True, 2),
         (90, 128, "float32", "tanh", True, 2),
-        (90, 64, "float32", "tanh", {"lean": True}, 2),
-        (90, 128, "float32", "tanh", {"rows": 64, "ring": [4, 4]}, 10),
+        (90, 128, "float32", "tanh", True, 10),
+        (90, 256, "tf32", "tanh", True, 100),
         (80, 128, "float32", "silu", False, 10),
         (100, 64, "float32", "tanh", False, 100),
     ],

@@ -1,6 +1,7 @@
 """Choices of the Hopper kernels; their results on a card (the interpreter does not run Gluon)."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -33,15 +34,37 @@ def test_a_ring_of_one_means_none():
     ("depth", "channels", "parts", "tiles", "expected"),
     [
         (5, 4, 2, 64, True),
-        (5, 4, 2, 1024, False),  # several tiles a multiprocessor: chained kernels are faster
-        (5, 3, 2, 1024, True),
+        (5, 4, 2, 1024, True),
+        (5, 4, 1, 1024, False),  # several tiles a multiprocessor, half precision: chained kernels are faster
+        (5, 3, 1, 1024, True),
         (6, 4, 2, 64, False),  # 224 KB of weights and jets
         (6, 4, 1, 64, True),
     ],
 )
 def test_one_kernel_where_it_fits_and_pays(depth, channels, parts, tiles, expected):
-    assert config.fused(Launch(), depth, channels, parts, tiles, 132) is expected
-    assert not config.fused(Launch(fused=False), depth, channels, parts, tiles, 132)
+    launch = config.launch(64, channels, "float32" if parts == 2 else "tf32", hopper=True)
+    assert config.fused(launch, depth, channels, parts, tiles, 132) is expected
+    assert not config.fused(replace(launch, fused=False), depth, channels, parts, tiles, 132)
+
+
+@pytest.mark.parametrize(
+    ("shape", "changes"),
+    [
+        ((20, 4, "float32"), {}),
+        ((50, 4, "float32"), {"lean": True}),
+        ((100, 3, "float32"), {"ring": (4, 4)}),
+        ((128, 4, "bf16x3"), {"ring": (4, 4), "lean": True}),
+        ((128, 5, "float32"), {}),
+        ((512, 4, "tf32"), {"ring": (8, 4)}),
+        ((64, 11, "float32"), {"scheduled": True}),
+        ((256, 12, "float32", True), {"ring": (4, 4), "output": 4}),
+        ((64, 102, "float32", True), {"rows": 64, "ring": (4, 4), "thrifty": True}),
+        ((128, 4, "float64"), {}),
+    ],
+    ids=str,
+)
+def test_what_was_measured_on_hopper_cards_is_their_default(shape, changes):
+    assert config.launch(*shape, hopper=True) == replace(config.launch(*shape), **changes)
 
 
 @pytest.mark.gpu

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from pinnfuse import FusedResidualLoss
 from pinnfuse.jets.plan import plan
 from pinnfuse.kernels.jets import config, fused, runner
 from pinnfuse.kernels.jets.hopper import generate_hopper
@@ -81,8 +82,12 @@ def test_chained_layers(standing_in):
 def test_one_kernel(lean, standing_in):
     launch, made = standing_in
     launch(fused=True, lean=lean)
-    check(PDES["burgers"], mlp(2, [64] * 3, 1, nn.Tanh), 70)
+    net = mlp(2, [64] * 3, 1, nn.Tanh)
+    check(PDES["burgers"], net, 70)
     assert any("fused_kernel" in text for text in made)
+    loss_fn = FusedResidualLoss(PDES["burgers"], backend="triton")
+    few, many = (loss_fn.explain(net, torch.rand(n, 2)).memory_bytes for n in (200, 100_000))
+    assert few == many  # two programs, whatever the number of points
 
 
 def test_the_stand_in_sees_programs_that_share_a_number():
