@@ -23,7 +23,7 @@ from pinnfuse.bench import machine
 from pinnfuse.bench.cases import Case
 from pinnfuse.bench.runner import Settings, measure
 from pinnfuse.kernels.jets import choices
-from pinnfuse.kernels.jets.config import Launch, launch
+from pinnfuse.kernels.jets.config import Launch, is_hopper, launch
 from pinnfuse.kernels.jets.looped import loops
 
 CASES = (
@@ -46,9 +46,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "layer at a time": {"chained": False},
     "lean": {"lean": True},
     "lean, one kernel": {"lean": True, "thrifty": True},
-    "lean, two such programs": {"lean": True, "thrifty": True, "fused_resident": 2},
     "lean, rings 4, 4": {"lean": True, "ring": (4, 4)},
-    "tangents on Hopper": {"rows": 64, "ring": (4, 4)},
+    "portable": {"rows": 64, "ring": (1, 1)},
     "thrifty 136 MB": {"thrifty": True, "scratch": 136 * 2**20, "gradient_block": 64, "gradient": (4, 4)},
     "by a schedule": {"scheduled": True},
 }
@@ -94,7 +93,7 @@ def main(out: Path, names: list[str], keep: bool) -> None:
         case = Case(case_name, int(width), 6, int(points), precision, device)
         channels = len(case.plan.space)
         name = choices.key(case.width, channels, precision, device)
-        base = launch(case.width, channels, precision, loops(case.plan.space))
+        base = launch(case.width, channels, precision, loops(case.plan.space), is_hopper(device))
         options = sweep(base, case.width)
         rows = report[text] = rows_of(case, options, name)
         times = {label: (row.get("graph_ms") or row["ms"])["median"] for label, row in rows.items() if "ms" in row}
