@@ -50,6 +50,11 @@ def _extreme(values: Tensor) -> Tensor:
     return torch.cat([real[real.real.argmin()].reshape(1), curved]) if real.numel() else curved
 
 
+LARGE = 2**23
+"""Points from which on memory decides and not the host: several steps a launch compute halos again. H200, microseconds
+a step as called, one and several a launch: 1024^2 29 and 4.7, 4096^2 38 and 61."""
+
+
 def heat(
     u0: Tensor, grid: Grid, *, diffusivity: float, dt: float | None = None, steps: int = 1, backend: str = "auto"
 ) -> Tensor:
@@ -61,7 +66,7 @@ def heat(
         dt: of a step; 0.9 of the largest stable one by default.
         backend: "auto", "torch" or "triton". On a card, at order 2 with one or two axes that are periodic or have
             Dirichlet or Neumann walls, several steps are one launch (`pinnfuse.kernels.grid.heat`); half precision is
-            then rounded once a launch. Otherwise a step is one.
+            then rounded once a launch. Otherwise, and by "auto" from LARGE points on, a step is one.
 
     Raises:
         ValueError: a step that would be unstable, with the largest stable one; bad shapes or numbers.
@@ -87,7 +92,7 @@ def heat(
             u = step(u, grid.axes, backend, scalar=(True, True))
         return u
 
-    if not fits(grid, space):
+    if not fits(grid, space) or (backend == "auto" and u0.numel() >= LARGE):
         return one_by_one()
     return choose(backend, "heat", u0).run(lambda: Advance.apply(u0, grid, factor, steps), one_by_one)
 

@@ -97,6 +97,19 @@ def test_one_step_a_launch_where_rows_are_wider(where):
     assert torch.allclose(ours, plain, rtol=0, atol=1e-13)
 
 
+def test_large_fields_take_single_steps_unless_told(where, monkeypatch):
+    from pinnfuse.simulation.heat import LARGE
+
+    grid, u0 = Grid("x y", 0.5, boundary="periodic"), torch.randn(8, 8, dtype=torch.float64, device=where)
+    several = []
+    monkeypatch.setattr(Advance, "apply", lambda u, *rest: several.append(u.shape) or u)
+    big = u0.expand(LARGE // 64, 8, 8)
+    assert heat(big, grid, diffusivity=1.0, steps=0) is big and not several
+    heat(big, grid, diffusivity=1.0, steps=2, backend="triton")
+    heat(big[1:], grid, diffusivity=1.0, steps=2)
+    assert len(several) == 2
+
+
 def test_what_the_kernel_cannot_do():
     assert not fits(Grid("x", 0.1, boundary="one-sided"), (20,))
     assert not fits(Grid("x", 0.1, boundary="periodic", order=4), (20,))
