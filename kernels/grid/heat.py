@@ -40,8 +40,7 @@ class Tile:
 LARGE = Tile(64, 64, 8, 8)
 LARGE_DOUBLE = Tile(64, 32, 8, 4)
 LINE = Tile(256, 1, 1, 32)
-"""None of them spills (`tests/kernels/test_heat.py`). H200, microseconds a step in a graph, 1024^2: this 4.6, 32 x 32
-5.1, 128 x 64 4.8, 16 steps instead of 8 7.3; 4096^2: 61, 70, 58 (128 x 64, 16 warps), 111."""
+"""None spills. H200, 1024^2: 4.6 microseconds a step (32 x 32 5.1, 128 x 64 4.8, 16 steps 7.3); 4096^2: 61."""
 WHOLE = 64 * 64
 """Points of a field whose tile is all of it, half as many in float64; twice as many spill."""
 SHIPPED = (

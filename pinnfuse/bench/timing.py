@@ -3,6 +3,7 @@ warm card affects all of them alike."""
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,8 @@ import torch
 from torch import Tensor
 
 Call = Callable[[Tensor], Any]
+SHORT = 0.2
+"""Milliseconds between two events on a card, at least: recording them costs the host as much as a small step."""
 
 
 def copies(device: torch.device, size: int) -> int:
@@ -25,23 +28,26 @@ def copies(device: torch.device, size: int) -> int:
 def times(
     steps: Mapping[str, Call], inputs: Sequence[Tensor], device: torch.device, seconds: float
 ) -> dict[str, list[float]]:
-    """Milliseconds of single steps per engine, about `seconds` of them each, at least 5 and at most 1,000.
+    """Milliseconds of a step per engine, about `seconds` of them each: at least 5 samples and at most 1,000.
 
     Every engine runs once more before (warm-up), then in rounds; a round gives each engine about a tenth of its time.
+    On a card a sample is one step, or the mean of so many that they take `SHORT`.
     """
     clock = _events if device.type == "cuda" else _wall
     found: dict[str, list[float]] = {name: [] for name in steps}
     counts: dict[str, int] = {}
+    repeats: dict[str, int] = {}
     for name, step in steps.items():
-        first = statistics.median(clock(step, inputs, 3))
-        counts[name] = max(1, min(100, int(100 * seconds / max(first, 1e-3))))
+        first = max(statistics.median(clock(step, inputs, 3)), 1e-3)
+        repeats[name] = math.ceil(SHORT / first) if device.type == "cuda" else 1
+        counts[name] = max(1, min(100, int(100 * seconds / (first * repeats[name]))))
     total = {name: 0.0 for name in steps}
     for _ in range(10):
         for name, step in steps.items():
             if len(found[name]) < 5 or total[name] < 1e3 * seconds:
-                new = clock(step, inputs, counts[name])
+                new = clock(step, inputs, counts[name], repeats[name])
                 found[name] += new
-                total[name] += sum(new)
+                total[name] += sum(new) * repeats[name]
     return found
 
 
@@ -51,24 +57,26 @@ def quantiles(samples: Sequence[float]) -> dict[str, float | int]:
     return {"q20": fifths[0], "median": statistics.median(samples), "q80": fifths[3], "count": len(samples)}
 
 
-def _wall(step: Call, inputs: Sequence[Tensor], count: int) -> list[float]:
+def _wall(step: Call, inputs: Sequence[Tensor], count: int, repeat: int = 1) -> list[float]:
     found = []
     for i in range(count):
         start = time.perf_counter()
-        step(inputs[i % len(inputs)])
-        found.append(1e3 * (time.perf_counter() - start))
+        for k in range(i * repeat, (i + 1) * repeat):
+            step(inputs[k % len(inputs)])
+        found.append(1e3 * (time.perf_counter() - start) / repeat)
     return found
 
 
-def _events(step: Call, inputs: Sequence[Tensor], count: int) -> list[float]:
+def _events(step: Call, inputs: Sequence[Tensor], count: int, repeat: int = 1) -> list[float]:
     marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
     step(inputs[-1])  # fills the queue, so that the first event does not wait for the host
     for i, (start, end) in enumerate(marks):
         start.record()
-        step(inputs[i % len(inputs)])
+        for k in range(i * repeat, (i + 1) * repeat):
+            step(inputs[k % len(inputs)])
         end.record()
     torch.cuda.synchronize()
-    return [start.elapsed_time(end) for start, end in marks]
+    return [start.elapsed_time(end) / repeat for start, end in marks]
 
 
 def launches(call: Callable[[], Any]) -> int:

@@ -159,3 +159,29 @@ def test_wrong_options(capsys):
     ):
         assert main(["bench", "ops", *options, "--device", "cpu", "--out", "unused"]) == 1
         assert message in capsys.readouterr().err
+
+
+def test_short_steps_are_timed_together(monkeypatch):
+    """Recording an event takes five times as long as the step here; a stand-in for a card keeps the time."""
+    from pinnfuse.bench import timing
+
+    now = [0.0]
+
+    class Event:
+        def __init__(self, enable_timing):
+            self.at = 0.0
+
+        def record(self):
+            now[0] += 0.05
+            self.at = now[0]
+
+        def elapsed_time(self, end):
+            return end.at - self.at
+
+    def step(_):
+        now[0] += 0.01
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    (found,) = timing.times({"": step}, [torch.empty(0)], torch.device("cuda"), 0.01).values()
+    assert len(found) >= 5 and all(ms == pytest.approx(0.01 + 0.05 / 4) for ms in found)  # 0.06 ms each at first
