@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pinnfuse.jets.engine import bytes_per_point
 from pinnfuse.jets.program import Program
+from pinnfuse.kernels.jets import config
 from pinnfuse.kernels.jets.sums import multiprocessors
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ SCRATCH_BYTES = 2 * 2**30
 
 @dataclass
 class Buffers:
-    """Jets a and adjoints z of hidden layers for one chunk, scales, saved z of the activations, partial sums.
+    """Jets a and adjoints z of hidden layers for one chunk, scales, saved z of the activations, partial sums; what
+    programs that share the tangents of a tile leave each other.
 
     Adjoints of every layer, or of two that take turns where the engine is `layered`.
     """
@@ -33,6 +35,7 @@ class Buffers:
     saved: Tensor
     sums: Tensor
     weights: Tensor
+    shared: Tensor
 
     @classmethod
     def of(cls, engine: TritonEngine, count: int, like: Tensor, split: int) -> Buffers:
@@ -51,6 +54,7 @@ class Buffers:
             like.new_empty(layers, numbers if engine.saves else aligned(1)),
             like.new_empty(tiles, engine.columns),
             like.new_empty(split, engine.stack.hidden, engine.width, engine.width),
+            like.new_empty(engine.config.groups if engine.grouped else 0, tiles * rows * engine.width),
         )
 
 
@@ -77,6 +81,6 @@ def points_of_a_chunk(engine: TritonEngine) -> int:
     tiles = max(1, min(c.scratch, SCRATCH_BYTES) // engine.bytes_per_point // c.rows)
     if c.thrifty and engine.hopper:  # chunks that every program takes an equal part of
         device = engine.network.first.device
-        wave = max(1, c.resident * multiprocessors(device) // (1 if engine.chained else engine.width // 64))
+        wave = config.programs(c, engine.width, multiprocessors(device))
         tiles = max(tiles // wave * wave, min(tiles, wave))
     return tiles * c.rows

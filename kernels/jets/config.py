@@ -24,8 +24,8 @@ class Launch:
     `ring`: blocks on their way to the Hopper kernels, forward and backward; 1: operands go straight to registers, and
     a loop over tangents takes the portable kernels. `lean`: Hopper kernels written for fewer spilled registers.
     `thrifty`: little memory; adjoints of two layers at a time, chunks of whole waves, one kernel for a step where it
-    fits. `scheduled`: products and groups of pointwise operations take turns (scheduled.py), as for networks that are
-    no stack.
+    fits. `groups`: programs that share the tangents of a tile (hopper_grouped.py). `scheduled`: products and groups of
+    pointwise operations take turns (scheduled.py), as for networks that are no stack.
     """
 
     rows: int = 64
@@ -46,6 +46,7 @@ class Launch:
     ring: tuple[int, int] = (1, 1)
     lean: bool = False
     thrifty: bool = False
+    groups: int = 1
     scheduled: bool = False
     scratch: int = 2 * 2**30
 
@@ -165,6 +166,11 @@ def fitted(launch: Launch, channels: int, parts: int, capability: int) -> Launch
 def capability(device: torch.device) -> int:
     major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (9, 0)
     return 10 * major + minor
+
+
+def programs(launch: Launch, width: int, processors: int) -> int:
+    """Tiles that run at a time on a card, each by a program for 64 units of each group of tangents."""
+    return max(1, launch.resident * processors // (width // 64 * launch.groups))
 
 
 def is_hopper(device: torch.device) -> bool:

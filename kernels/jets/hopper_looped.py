@@ -83,14 +83,14 @@ def fetch_backward(
     async_copy.commit_group()
 """
 
-_ZEROS = "gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS))"
+ZEROS = "gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS))"
 
 
-def _product(name: str, k: object, q: str, transposed: bool) -> list[str]:
+def product(name: str, k: object, q: str, transposed: bool) -> list[str]:
     """`name` = the product of channel k, whose blocks are the items q + kb of the ring."""
     scale = "kb * NB + nb" if transposed else "nb * NB + kb"
     return [
-        f"{name} = {_ZEROS}",
+        f"{name} = {ZEROS}",
         "for kb in range(NB):",
         "    none = opaque_zero(tile, kb)",
         f"    scale = gl.load(w_scale_ptr + {scale})",
@@ -103,38 +103,38 @@ def _product(name: str, k: object, q: str, transposed: bool) -> list[str]:
     ]
 
 
-def _jets(name: str, group: object) -> list[str]:
-    """`name` = the jets of a group's channel, the group's first item of the ring."""
+def jets(name: str, group: object, q: str = "") -> list[str]:
+    """`name` = the jets of a group's channel, the group's first item of the ring, or item q."""
     return [
         f"scale = gl.load(a_scale_ptr + ({group} * tiles + tile) * NB + nb)",
-        *fetch_next(True, f"{group} * (NB + 1)"),
+        *fetch_next(True, q or f"{group} * (NB + 1)"),
         f"{name} = get_from_ring(ring, slot, scale, PARTS, WARPS)",
         "slot = step_ring(slot, RING)",
     ]
 
 
-def _put(pointer: str, value: str, k: object) -> str:
+def put(pointer: str, value: str, k: object) -> str:
     scale = f"{pointer}_scale_ptr + ({k} * tiles + tile) * NB + nb"
     return f"put_block({pointer}_ptr + {k} * channel + offset, part, {scale}, {value}, PARTS, WARPS)"
 
 
-def _coefficients(space: ChannelSpace) -> list[str]:
+def coefficients(space: ChannelSpace) -> list[str]:
     return [f"k{i} = gl.load(c_ptr + {i})" for i in range(len(space.coefficients))]
 
 
 def _forward(spec: Spec) -> str:
     space, last = spec.space, len(spec.space) - 1
-    body = ["offset = base + nb * 64 + at", *_product("z0", 0, "0", False), "z0 += gl.load(b_ptr + h)[None, :]"]
+    body = ["offset = base + nb * 64 + at", *product("z0", 0, "0", False), "z0 += gl.load(b_ptr + h)[None, :]"]
     for i, name in enumerate(spec.activations):
         prepare, derivatives = ACTIVATIONS[name]
         lines = [*prepare, *(f"s{q} = {derivatives[q]}" for q in range(3))]
         body += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in lines)]
-    body += [_put("a", "s0", 0), f"acc = {_ZEROS}"]
+    body += [put("a", "s0", 0), f"acc = {ZEROS}"]
     for run in runs(space):
         square = [f"acc += ({run.weights[0]}) * z * z"] if run.weights[0] else []
-        body += over(run, lambda k, _, s=square: [*_product("z", k, f"{k} * NB", False), _put("a", "s1 * z", k), *s])  # type: ignore
-    body += [*_product("z", last, f"{last} * NB", False), _put("a", "s1 * z + s2 * acc", last)]
-    head = PROLOGUE.format(transposed=False, channels=last + 1).split("\n") + _coefficients(space)
+        body += over(run, lambda k, _, s=square: [*product("z", k, f"{k} * NB", False), put("a", "s1 * z", k), *s])  # type: ignore
+    body += [*product("z", last, f"{last} * NB", False), put("a", "s1 * z + s2 * acc", last)]
+    head = PROLOGUE.format(transposed=False, channels=last + 1).split("\n") + coefficients(space)
     return f"""
 @gluon.jit(do_not_specialize=["tiles"])
 def forward_kernel(
@@ -149,10 +149,10 @@ def forward_kernel(
 def _backward(spec: Spec) -> str:
     space = spec.space
     body = ["offset = base + nb * 64 + at", "pb = part_ptr + tile.to(gl.int64) * columns"]
-    body += [f"n = first + tile * 64 + {_ROWS}", "live = n < points"]
+    body += [f"n = first + tile * 64 + {ROWS}", "live = n < points"]
     for i, name in enumerate(spec.activations):
         body += [f"if ACTIVATION == {i}:", *(f"    {line}" for line in _adjoint(space, name))]
-    head = PROLOGUE.format(transposed=True, channels=len(space)).split("\n") + _coefficients(space)
+    head = PROLOGUE.format(transposed=True, channels=len(space)).split("\n") + coefficients(space)
     return f"""
 @gluon.jit(do_not_specialize=["points", "first", "tiles", "again", "columns"])
 def backward_kernel(
@@ -166,7 +166,7 @@ def backward_kernel(
 """
 
 
-_ROWS = "gl.arange(0, 64, layout=gl.SliceLayout(1, product_layout(WARPS)))"
+ROWS = "gl.arange(0, 64, layout=gl.SliceLayout(1, product_layout(WARPS)))"
 
 
 def _adjoint(space: ChannelSpace, name: str) -> list[str]:
@@ -174,20 +174,25 @@ def _adjoint(space: ChannelSpace, name: str) -> list[str]:
     last = len(space) - 1
     tangent, other = ADJOINTS[name]
     stop = "(NB + 1) + 1"
-    lines = [*_jets("base", 0), *_product("bar", last, "1", True), f"y0 = {_ZEROS}"]
+    lines = [*jets("base", 0), *product("bar", last, "1", True), f"y0 = {ZEROS}"]
     for run in runs(space):
 
         def body(k: object, coordinate: str, run: Run = run) -> list[str]:
             y, more = tangent if run.weights[0] else other
             q = [f"q = ({run.weights[0]}) * x * bar"] if run.weights[0] else []
-            inner = [*_jets("x", k), *_product("b", k, f"{k} * {stop}", True), *q, f"y0 += {more}", f"y = {y}"]
+            inner = [*jets("x", k), *product("b", k, f"{k} * {stop}", True), *q, f"y0 += {more}", f"y = {y}"]
             sums = f"add_to(pb + (1 + {coordinate}) * H + h, gl.sum(y, 0), again)"
             return [*inner, *_store(k), "if FIRST == 1:", f"    {sums}"]
 
         lines += over(run, body)
     y, more = other
-    lines += [*_jets("x", last), "b = bar", f"y0 += {more}", f"y = {y}", *_store(last), "bar = y"]
-    lines += [*_product("b", 0, f"{last} * {stop}", True), f"y0 += {y}", "y = y0", *_store(0)]
+    return [*lines, *jets("x", last), *last_sums(space, last, y, more, f"{last} * {stop}")]
+
+
+def last_sums(space: ChannelSpace, last: int, y: str, more: str, q: str) -> list[str]:
+    """The operator, with its jets in `x`, and the value, whose blocks are the items q .. of the ring."""
+    lines = ["b = bar", f"y0 += {more}", f"y = {y}", *_store(last), "bar = y"]
+    lines += [*product("b", 0, q, True), f"y0 += {y}", "y = y0", *_store(0)]
     lines += ["add_to(pb + h, gl.sum(y0, 0), again)", "if FIRST == 1:"]
     zero = "gl.zeros([64], gl.float32, layout=gl.SliceLayout(0, product_layout(WARPS)))"
     ends = [line.replace("g0 * bar0", "bar").replace("tl.zeros([BLOCK], dtype)", zero) for line in inputs(space)]
@@ -195,4 +200,4 @@ def _adjoint(space: ChannelSpace, name: str) -> list[str]:
 
 
 def _store(k: object) -> list[str]:
-    return ["if FIRST == 0:", f"    {_put('z', 'y', k)}"]
+    return ["if FIRST == 0:", f"    {put('z', 'y', k)}"]

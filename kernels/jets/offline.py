@@ -54,7 +54,7 @@ def resources(
 ) -> list[Resources]:
     """Compile every kernel of a network of hidden layers of `width` for a compute capability (80, 90, 100).
 
-    `hopper`: its own kernels instead of the portable ones. `changes` to the default launch, such as `ring=(4, 4)`.
+    `hopper`: its own kernels instead of the portable ones. `changes` to the default launch, such as `groups=4`.
     """
     parts, channels = config.PARTS[precision], len(spec.space)
     looped = loops(spec.space)
@@ -67,7 +67,9 @@ def resources(
     constants |= {"BO": c.gradient_block, "BI": c.gradient_block}
     rings = config.ring(c, padded, channels, parts) if hopper else (1, 1)
     plain = module(spec)
-    up, down = (hopper_module(spec, ring > 1, c.lean) if hopper else plain for ring in rings)
+    grouped = hopper and looped and c.groups > 1
+    constants |= {"GROUPS": c.groups}
+    up, down = (hopper_module(spec, ring > 1, c.lean, grouped) if hopper else plain for ring in rings)
     walk = (c.hopper_warps, 1)
     kernels = [
         (plain.input_kernel, (c.output, 3), {}),
@@ -76,6 +78,8 @@ def resources(
         (down.backward_kernel, walk if hopper else c.backward, {"RING": rings[1]}),
         (weight_gradient_kernel, c.gradient, {}),
     ]
+    if grouped:
+        kernels += [(up.forward_end_kernel, walk, {"RING": 3}), (down.backward_end_kernel, walk, {"RING": 3})]
     if parts:
         kernels.append((split_weights_kernel, (4, 3), {}))
     if hopper and width == 64:
@@ -127,7 +131,7 @@ def _compile(
     name = kernel.fn.__name__
     real, half = ("*fp64", "*fp64") if parts == 0 else ("*fp32", "*fp16")
     if halves is None:
-        halves = (*HALVES, "w_ptr") if name in ("forward_kernel", "backward_kernel", "fused_kernel") else HALVES
+        halves = (*HALVES, "w_ptr") if name.startswith(("forward", "backward", "fused")) else HALVES
     signature, values, hints = {}, {}, {}
     for i, argument in enumerate(kernel.arg_names):
         if argument in constants:

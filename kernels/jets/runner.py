@@ -29,6 +29,7 @@ from pinnfuse.kernels.jets.buffers import Buffers, aligned, bytes_of_a_point, po
 from pinnfuse.kernels.jets.channels import POLYNOMIAL
 from pinnfuse.kernels.jets.folding import Folded
 from pinnfuse.kernels.jets.hopper import generate_hopper
+from pinnfuse.kernels.jets.hopper_grouped import generate_hopper_grouped, groups_on_hopper
 from pinnfuse.kernels.jets.hopper_looped import generate_hopper_looped, loops_on_hopper
 from pinnfuse.kernels.jets.looped import generate_looped, loops
 from pinnfuse.kernels.jets.network import Operands, Stack, dense_stack, gather
@@ -47,10 +48,11 @@ def module(spec: Spec) -> ModuleType:
 
 
 @lru_cache(maxsize=128)
-def hopper_module(spec: Spec, ring: bool = False, lean: bool = False) -> ModuleType:
+def hopper_module(spec: Spec, ring: bool = False, lean: bool = False, grouped: bool = False) -> ModuleType:
     """Forward and backward kernels for Hopper cards."""
-    text = generate_hopper_looped(spec) if loops(spec.space) else generate_hopper(spec, ring, lean)
-    return cache.load(text, "hopper")
+    if loops(spec.space):
+        return cache.load(generate_hopper_grouped(spec) if grouped else generate_hopper_looped(spec), "hopper")
+    return cache.load(generate_hopper(spec, ring, lean), "hopper")
 
 
 @lru_cache(maxsize=64)
@@ -107,6 +109,9 @@ class TritonEngine(JetEngine):
         self.hopper = on_hopper and config.hopper(self.config, self.width, together, self.parts, device)
         chains = config.chained(self.config, self.width, self.stack.hidden, self.parts, len(names))
         self.chained = self.hopper and not self.looped and chains
+        self.grouped = self.hopper and self.looped and self.config.groups > 1 and groups_on_hopper(self.spec)
+        if not self.grouped:
+            self.config = replace(self.config, groups=1)
         self.saves = any(name not in POLYNOMIAL for name in names)
         self.network: Operands = gather(self.stack, operands, self.width)
         self.folded = None
@@ -295,7 +300,8 @@ class TritonEngine(JetEngine):
         blocks = (width // c.gradient_block) ** 2 * (1 if self.layered else max(depth, 1))
         split = max(1, processors * 2 // blocks) if need_weights else 1
         buffers = Buffers.of(self, points.shape[0], points, split)
-        split = min(split, buffers.sums.shape[0])
+        channels_of_a_tile = 1 if self.layered and self.looped else len(self.space)
+        split = min(split, buffers.sums.shape[0] * (len(self.space) // channels_of_a_tile))
         rings = config.ring(c, width, len(self.space), self.parts) if self.hopper else (1, 1)
         copies = 2 if rings[0] > 1 and not self.chained else 1
         shape = (copies, max(self.parts, 1), *net.hidden.shape)
@@ -321,13 +327,15 @@ class TritonEngine(JetEngine):
             "STEP": c.step,
         }
         common |= {"MODE": mode, "WEIGHTED": weighted, "KEEP": keep, "WARPS": c.hopper_warps}
-        common |= {"BO": c.gradient_block, "BI": c.gradient_block, "CHANNELS": len(self.space)}
+        common |= {"BO": c.gradient_block, "BI": c.gradient_block, "CHANNELS": channels_of_a_tile}
         act = [self.spec.activations.index(name) for name in stack.activations]
         count, nb = points.shape[0], width // block
         columns = buffers.sums.shape[1]
         base = columns - (depth + 1 + self._input_rows) * width
         a, z, sa, sz, saved = buffers.a, buffers.z, buffers.a_scale, buffers.z_scale, buffers.saved
-        up, down = (hopper_module(self.spec, r > 1, c.lean) if self.hopper else kernels for r in rings)
+        up, down = (hopper_module(self.spec, r > 1, c.lean, self.grouped) if self.hopper else kernels for r in rings)
+        shared = (buffers.shared,) if self.grouped else ()
+        common |= {"GROUPS": c.groups}
         forward, backward_ = (
             ({"num_warps": c.hopper_warps, **({"maxnreg": c.registers} if c.registers else {})},) * 2
             if self.hopper
@@ -344,7 +352,8 @@ class TritonEngine(JetEngine):
 
         def add_weight_gradients(layer: int, above: int) -> None:
             """Of all layers from `layer` on, or of that one alone; `above` is where the adjoint lies."""
-            args = (a[layer], sa[layer], z[above], sz[above], buffers.weights[:, layer], tiles, depth, again)
+            items = tiles * (len(self.space) // channels_of_a_tile)  # where tiles are few, by channels too
+            args = (a[layer], sa[layer], z[above], sz[above], buffers.weights[:, layer], items, depth, again)
             strides = (a.stride(0), sa.stride(0))
             options = {"num_warps": c.gradient[0], "num_stages": c.gradient[1]}
             launch(weight_gradient_kernel, (split * blocks,), (*args, *strides, split), common, **options)
@@ -352,7 +361,8 @@ class TritonEngine(JetEngine):
         for start in range(0, count, self.chunk):
             tiles = -(-min(self.chunk, count - start) // c.rows)
             again = int(start > 0)
-            programs = min(tiles, max(1, c.resident * processors // nb)) if self.hopper else tiles
+            programs = min(tiles, config.programs(c, width, processors)) if self.hopper else tiles
+            ends = min(tiles, config.programs(replace(c, groups=1), width, processors)) * nb
             strides = (layer_stride, a.stride(0), sa.stride(0), saved.stride(0))
             if self.head is not None:
                 args = (*self._head_forward(points[start : start + self.chunk], tiles * c.rows, inner), coefficients)
@@ -367,9 +377,12 @@ class TritonEngine(JetEngine):
                 launch(kernels.input_kernel, (tiles * nb,), args, {**common, "ACTIVATION": act[0]}, num_warps=c.output)
             for i in range(0 if self.chained else depth):
                 args = (a[i], sa[i], forward_weights[i], scales[i], net.hidden_bias[i], coefficients)
-                args = (*args, a[i + 1], sa[i + 1], saved[i + 1], tiles, layer_stride)
+                args = (*args, a[i + 1], sa[i + 1], saved[i + 1], *shared, tiles, layer_stride)
                 constants_ = {**common, "ACTIVATION": act[i + 1], "RING": rings[0]}
-                launch(up.forward_kernel, (programs * nb,), args, constants_, **forward)
+                launch(up.forward_kernel, (programs * nb * c.groups,), args, constants_, **forward)
+                if self.grouped:
+                    constants_["RING"] = min(rings[0], 2 * nb + 1)
+                    launch(up.forward_end_kernel, (ends,), args, constants_, **forward)
             args = (
                 points,
                 a[depth],
@@ -403,10 +416,13 @@ class TritonEngine(JetEngine):
                     coefficients,
                 )
                 args = (*args, a[i], sa[i], saved[i], z[at(i)], sz[at(i)], *(() if self.hopper else (outer,)))
-                args = (*args, buffers.sums[:, base + (depth - i) * width :])
+                args = (*args, buffers.sums[:, base + (depth - i) * width :], *shared)
                 args = (*args, count, start, tiles, again, columns, layer_stride)
                 constants_ = {**common, "FIRST": first if i == 0 else 0, "ACTIVATION": act[i], "RING": rings[1]}
-                launch(down.backward_kernel, (programs * nb,), args, constants_, **backward_)
+                launch(down.backward_kernel, (programs * nb * c.groups,), args, constants_, **backward_)
+                if self.grouped:
+                    constants_["RING"] = min(rings[1], 2 * nb + 3)
+                    launch(down.backward_end_kernel, (ends,), args, constants_, **backward_)
                 if need_weights and self.layered:
                     add_weight_gradients(i, at(i + 1))
             if self.head is not None:

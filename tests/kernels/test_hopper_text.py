@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from pinnfuse import FusedResidualLoss
+from pinnfuse import PDE, FusedResidualLoss
 from pinnfuse.jets.plan import plan
 from pinnfuse.kernels.jets import config, fused, runner
 from pinnfuse.kernels.jets.hopper import generate_hopper
 from pinnfuse.kernels.jets.hopper_fused import generate_fused
+from pinnfuse.kernels.jets.hopper_grouped import generate_hopper_grouped
 from pinnfuse.kernels.jets.hopper_looped import generate_hopper_looped, loops_on_hopper
 from pinnfuse.kernels.jets.looped import loops
 
@@ -26,8 +27,9 @@ def standing_in(monkeypatch):
     """Every engine takes the Hopper kernels; `launch` changes their configuration. Counts the modules made."""
     made = []
 
-    def module(spec, ring=False, lean=False):
-        text = generate_hopper_looped(spec) if loops(spec.space) else generate_hopper(spec, ring, lean)
+    def module(spec, ring=False, lean=False, grouped=False):
+        looped = generate_hopper_grouped if grouped else generate_hopper_looped
+        text = looped(spec) if loops(spec.space) else generate_hopper(spec, ring, lean)
         made.append(text)
         return gluon.module(text)
 
@@ -63,6 +65,16 @@ def test_a_loop_over_tangents(name, width, activation, standing_in, monkeypatch)
     assert loops_on_hopper(plan(pde).space, ("tanh",))
     check(pde, net, 70)
     assert made and "fetch_backward" in made[0]
+
+
+@pytest.mark.parametrize(("width", "groups", "activation"), [(64, 2, nn.Tanh), (128, 3, nn.Sigmoid)])
+def test_tangents_shared_among_programs(width, groups, activation, standing_in, monkeypatch):
+    monkeypatch.setattr("pinnfuse.kernels.jets.looped.LOOPED_FROM", 3)
+    launch, made = standing_in
+    launch(ring=(4, 4), groups=groups, thrifty=True)
+    pde = PDE("u", "x0 x1 x2 x3 x4", equations={"poisson": "laplacian(u) - sin(x0)*u"})
+    check(pde, mlp(5, [width] * (2 if width > 64 else 3), 1, activation), 200)
+    assert "backward_end_kernel" in made[0]
 
 
 @pytest.mark.parametrize(("ring", "lean"), [((1, 1), False), ((4, 3), True)])
