@@ -170,7 +170,7 @@ def capability(device: torch.device) -> int:
 
 def programs(launch: Launch, width: int, processors: int) -> int:
     """Tiles that run at a time on a card, each by a program for 64 units of each group of tangents."""
-    return max(1, launch.resident * processors // (width // 64 * launch.groups))
+    return max(1, launch.resident * processors // (max(1, width // 64) * launch.groups))
 
 
 def is_hopper(device: torch.device) -> bool:
