@@ -194,9 +194,9 @@ def fused(launch: Launch, depth: int, channels: int, parts: int, tiles: int, pro
     """Whether a step of a network that can be chained runs in one kernel: weights and two sets of jets fit on chip.
 
     In float32 class that is faster than chained kernels. In tf32 class with four channels it is 7 % slower once every
-    multiprocessor has several tiles, in a twelfth of their memory.
+    multiprocessor has several tiles, in a twelfth of their memory. Triton 3.6 fails where the loop over layers is one.
     """
-    fits = parts * (depth + 2 * channels) * 8 <= 216
+    fits = depth > 1 and parts * (depth + 2 * channels) * 8 <= 216
     pays = tiles <= processors or channels <= 3 or launch.thrifty or (launch.lean and parts == 2)
     return launch.fused and fits and pays
 

@@ -268,8 +268,9 @@ class TritonEngine(JetEngine):
             call = (mode, weighted, keep, any(wanted), mode == LOSS_AND_GRADIENT and fused.applies(self, points))
             try:
                 return step((network, self.hopper, call), run)
-            except triton.CompilationError as problem:
-                if not self.hopper:
+            except (triton.CompilationError, RuntimeError) as problem:
+                passes = isinstance(problem, triton.CompilationError) or "PassManager" in str(problem)
+                if not (self.hopper and passes):
                     raise
                 config.refuse_hopper(str(problem))
                 self.hopper = self.chained = False

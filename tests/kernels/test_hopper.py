@@ -37,6 +37,8 @@ def test_a_ring_of_one_means_none():
         (5, 4, 2, 1024, True),
         (5, 4, 1, 1024, False),  # several tiles a multiprocessor, half precision: chained kernels are faster
         (5, 3, 1, 1024, True),
+        (1, 4, 2, 64, False),  # the compiler fails
+        (2, 4, 2, 64, True),
         (6, 4, 2, 64, False),  # 224 KB of weights and jets
         (6, 4, 1, 64, True),
     ],
