@@ -171,8 +171,9 @@ class GridStream:
     """One batch for each step, and the position for Lightning's checkpoint."""
 
     def __init__(self, data: GridDataModule, samples: Samples, rank: int, device: torch.device):
-        self.data, self.samples, self.rank, self.device = data, samples, rank, device
-        self.resident = len(samples.parts) == 1 and next(iter(samples.parts[0].values())).device == device
+        self.data, self.samples, self.rank = data, samples, rank
+        self.device = torch.empty(0, device=device).device  # "cuda" has no number, the device of a tensor has one
+        self.resident = len(samples.parts) == 1 and next(iter(samples.parts[0].values())).device == self.device
         self._side = torch.cuda.Stream(device) if device.type == "cuda" and not self.resident else None
         self._step = 0
 

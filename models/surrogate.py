@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torchmetrics import MeanMetric
 
 from pinnfuse import parallel
 from pinnfuse.datamodules.grids import GridBatch
+from pinnfuse.grid.crossover import inside_graphs
 from pinnfuse.models.operators import for_task
 from pinnfuse.models.pinn import NonFiniteLoss
 from pinnfuse.models.recorded import RecordedModule
-from pinnfuse.optimizers import PhasedOptimizer
+from pinnfuse.optimizers import PhasedOptimizer, StepGraph
 from pinnfuse.precision import torch_convolutions
 from pinnfuse.tasks import Scales, SurrogateSpec, Task, WindowTask, relative_errors
 
@@ -38,6 +40,9 @@ class GridSurrogate(RecordedModule):
     Both are norms relative to that of knowing nothing, not squares of them: the force of neither fades as the network
     gets better, so that one weight holds for the whole training. Convolutions follow
     `torch.get_float32_matmul_precision()`: a residual divides the rounding of TF32 by a spacing squared.
+
+    On CUDA a step of Adam (loss, gradients, clipping, update) is one CUDA graph: the host, which would launch a
+    thousand small kernels, is out of the way. Of optimisers that decide on the host, loss and gradients are one.
 
     Logs `loss/total`, `loss/data`, `loss/<equation>` (residual over that of the trivial prediction, root mean squares),
     `val/rel_l2/<field>` (mean over held-out samples) and `val/physics`. Values are those after the step they are logged
@@ -94,6 +99,9 @@ class GridSurrogate(RecordedModule):
         self.rel_l2, self.last_loss, self.last_physics = {}, math.nan, math.nan
         self.phase_starts, self.row_written = [], False
         self._batch: GridBatch | None = None
+        self._captured: StepGraph | None = None
+        self._captured_for: Any = None
+        self._explained = "no step was made yet"
         self._recent: list[tuple[int, Tensor]] = []
 
     # -- prediction ----------------------------------------------------------------------------------------------
@@ -164,14 +172,18 @@ class GridSurrogate(RecordedModule):
         """One optimisation step."""
         wrapped: Any = self.optimizers()
         schedule = self.schedule
-        if self._batch is None and not self.calibrated:
+        if self._captured is None and not self.calibrated:
             self.calibrate(batch.inputs)
             parallel.same_(list(self.buffers()))  # rank 0's scales
-        self._batch, self.row_written = batch, False
+        self.row_written = False
         schedule.enter_next_phase()
         schedule.new_objective()
-        first = self.global_step == 0
-        self._recent.append((self.global_step + 1, wrapped.step(self._closure).detach()))
+        captured = self._prepared(batch)
+        step, first = self.global_step + 1, self.global_step == 0
+        with inside_graphs(not captured.obstacle):
+            update: dict[str, Any] = {"update": captured} if schedule.capturable else {}
+            loss = wrapped.step(self._closure if update else captured, **update)
+        self._recent.append((step, loss.detach().clone()))  # a graph writes into one tensor
         if len(self.phase_starts) <= schedule.phase_index:
             self.phase_starts.append((self.global_step - 1, schedule.phase.optimizer))
         if self.global_step % self.log_every == 0 or first:
@@ -179,6 +191,43 @@ class GridSurrogate(RecordedModule):
             self.row_written = not first or self.log_every == 1
         if schedule.finished:
             self.trainer.should_stop = True
+
+    def _prepared(self, batch: GridBatch) -> StepGraph:
+        """What does the step on this batch: a new graph for a new phase or other shapes."""
+        schedule, shapes = self.schedule, (batch.inputs.shape, batch.targets.shape, batch.labelled)
+        key = (schedule.phase_index, id(schedule.active), shapes, self.net.training)
+        if key != self._captured_for:
+            if self._captured is not None and self._captured.captured:
+                self._captured = None
+                torch.cuda.empty_cache()  # the memory of a graph goes back only then
+            self._captured_for = key
+            self._captured = StepGraph(self._update if schedule.capturable else self._closure, self.device)
+            if not self.training_spec.graph:
+                self._captured.obstacle = "it was switched off (training.graph)"
+            elif isinstance(self.trainer.model, DistributedDataParallel):
+                self._captured.obstacle = "DDP's hooks are in it (pinnfuse.models.DataParallel has none)"
+            self._batch = None
+        assert self._captured is not None
+        if self._captured.obstacle:
+            self._batch = batch
+        elif self._batch is None:
+            self._batch = GridBatch(batch.inputs.clone(), batch.targets.clone(), batch.labelled)
+        else:
+            torch._foreach_copy_([self._batch.inputs, self._batch.targets], [batch.inputs, batch.targets])
+        return self._captured
+
+    def explain_step(self) -> str:
+        """How steps run, after the first one: as a CUDA graph, or why not."""
+        if self._captured is None:
+            return self._explained
+        if self._captured.obstacle:
+            return f"kernel by kernel: {self._captured.obstacle}"
+        whole = self._captured.function == self._update
+        return f"loss{', gradients and update' if whole else ' and gradients'} are one CUDA graph"
+
+    def _update(self) -> Tensor:
+        """Loss, gradients, update."""
+        return self.schedule.active.step(self._closure)  # type: ignore[arg-type, return-value]  # torch says float
 
     def _closure(self) -> Tensor:
         """Loss with gradients, clipped where the phase says so."""
@@ -197,6 +246,8 @@ class GridSurrogate(RecordedModule):
     def on_train_end(self) -> None:
         if self._batch is not None:
             self.report()
+        self._explained = self.explain_step()
+        self._captured = self._captured_for = None  # with its memory
 
     def report(self) -> dict[str, float]:
         """Check the steps since the last report, then record every term on the last batch; returns the terms."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -24,7 +26,18 @@ LARGE = 2**22
 ROUNDS, CALLS = 5, 8
 TIE = 0.95
 """Plain torch must be faster by this much: kernels also need less memory."""
+_inside: ContextVar[bool] = ContextVar("pinnfuse_grid_inside_graphs", default=False)
 _store: Store[str] = Store("crossovers.json", str, lambda entry: entry if entry in ("torch", "triton") else None)
+
+
+@contextmanager
+def inside_graphs(on: bool = True) -> Iterator[None]:
+    """Calls in this context warm up what is captured later: kernels, which must not be compiled in a capture."""
+    token = _inside.set(on or _inside.get())
+    try:
+        yield
+    finally:
+        _inside.reset(token)
 
 
 def prefix(name: str, dtype: torch.dtype, device: torch.device, variant: Any = "") -> str:
@@ -39,7 +52,7 @@ def prefix(name: str, dtype: torch.dtype, device: torch.device, variant: Any = "
 def known(measured: str, tensors: Sequence[Tensor]) -> str | None:
     """What was found for these tensors, None if nothing yet. Kernels where the host's time does not count: for large
     fields, and in a CUDA graph or a compiled function."""
-    if tensors[0].numel() >= LARGE or torch.compiler.is_compiling() or _capturing(tensors[0]):
+    if tensors[0].numel() >= LARGE or _inside.get() or torch.compiler.is_compiling() or _capturing(tensors[0]):
         return "triton"
     return _store.known(_key(measured, tensors))
 

@@ -48,6 +48,8 @@ class SurrogateSpec:
     """Weight of the squared relative distance from the prediction before them"""
     max_seconds: float | None = None
     """Wall-clock limit of the fit"""
+    graph: bool = True
+    """On CUDA, run the steps as CUDA graphs where that is possible"""
 
     def __post_init__(self) -> None:
         if self.precision not in ("float32", "float64"):

@@ -41,6 +41,8 @@ class SurrogateSummary:
     shape: list[int]
     parameters: int
     """numbers in the network"""
+    step: str
+    """how training steps ran: as a CUDA graph, or why not"""
     physics_ms: float | None
     """residual loss and its gradient to the prediction"""
     step_ms: float | None

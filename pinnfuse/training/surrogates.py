@@ -110,6 +110,7 @@ class SurrogateRun(TrainingRun):
             labelled=min(spec.labelled_samples, len(self.data.train)),
             shape=list(self.task.shape),
             parameters=sum(p.numel() for p in module.net.parameters()),
+            step=module.explain_step(),
             physics_ms=times.get("physics_ms"),
             step_ms=times.get("step_ms"),
             data_step_ms=times.get("data_step_ms"),

@@ -11,9 +11,10 @@ from pinnfuse.datamodules import GridDataModule
 from pinnfuse.datamodules.grids import GridBatch
 from pinnfuse.models import GridSurrogate, for_task
 from pinnfuse.models.pinn import NonFiniteLoss
+from pinnfuse.optimizers import Phase
 from pinnfuse.tasks import SurrogateSpec, one_adam, relative_errors
 from pinnfuse.training.fitting import trainer_options
-from pinnfuse.training.surrogate_measures import costs, data_physics, predicted
+from pinnfuse.training.surrogate_measures import batches, costs, data_physics, predicted
 
 SMALL = {"points": 16, "levels": 6, "ahead": 3, "nu": 0.05, "step": 0.02}
 
@@ -28,14 +29,14 @@ def burgers():
     return tasks.get("burgers", **SMALL)
 
 
-def fitted(task, spec, **network):
+def fitted(task, spec, accelerator="cpu", **network):
     torch.manual_seed(0)
     module = GridSurrogate(task, for_task(task, **network), spec, log_every=10)
     data = GridDataModule(task, spec)
     module.calibrate(data.examples())
     steps = data.steps
     quiet = {"logger": False, "enable_progress_bar": False}
-    trainer = Trainer(**trainer_options(steps, 10, steps, "cpu"), **quiet)
+    trainer = Trainer(**trainer_options(steps, 10, steps, accelerator), **quiet)
     trainer.fit(module, data)
     trainer.validate(module, data, verbose=False)
     return module, data
@@ -195,6 +196,49 @@ def test_measures(burgers):
     times = costs(module, next(iter(data.val_dataloader())), repeats=1)
     assert set(times) == {"step_ms", "data_step_ms", "physics_ms"} and all(t > 0 for t in times.values())
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
+
+
+class Replayed:
+    """A graph as far as its tensors go: every call reads and writes those of the first one."""
+
+    made: list["Replayed"] = []
+
+    def __init__(self, function, device):
+        self.function, self.obstacle, self.captured, self._result = function, "", False, None
+        self.made.append(self)
+
+    def __call__(self):
+        found = self.function()
+        self._result = found.clone() if self._result is None else self._result.copy_(found)
+        return self._result
+
+
+@pytest.mark.parametrize("phases", [one_adam(7), [Phase("adam", 4, 1e-3), Phase("lbfgs", 3)]], ids=["adam", "two"])
+def test_steps_as_graphs_give_the_same_numbers(burgers, phases, monkeypatch):
+    """Batches are written into the tensors that a graph reads, and losses out of the one that it writes."""
+    spec = SurrogateSpec(samples=8, held_out=4, batch=4, phases=phases)
+    plain, _ = fitted(burgers, spec, width=4, depth=1)
+    assert plain.explain_step() == "kernel by kernel: CUDA graphs do not exist on cpu"
+    monkeypatch.setattr("pinnfuse.models.surrogate.StepGraph", Replayed)
+    Replayed.made.clear()
+    replayed, _ = fitted(burgers, spec, width=4, depth=1)
+    assert len(Replayed.made) == len(phases) and replayed.explain_step().endswith("one CUDA graph")
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), replayed.parameters(), strict=True))
+    off, _ = fitted(burgers, dataclasses.replace(spec, graph=False), width=4, depth=1)
+    assert "switched off" in off.explain_step()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("task", ["darcy", "navier_stokes"])
+def test_steps_are_captured_on_a_card(task):
+    found = []
+    for graph in (True, False):
+        spec = SurrogateSpec(samples=16, held_out=4, batch=4, phases=one_adam(8, 1e-3), graph=graph)
+        module, data = fitted(tasks.get(task, points=16), spec, "gpu", width=8, modes=4, depth=2)
+        found.append((module.explain_step(), torch.cat([p.detach().cpu().flatten() for p in module.parameters()])))
+        assert set(costs(module.cuda(), batches(module.cuda(), data)[0], repeats=1)) > {"eager_step_ms"}
+    assert found[0][0] == "loss, gradients and update are one CUDA graph" and "switched off" in found[1][0]
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-3, atol=1e-4)  # Adam divides by small gradients
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(burgers):

@@ -32,8 +32,8 @@ KEYS = [
     "rel_l2",
     "rollout_rel_l2",
 ]
-KEYS += ["physics", "data_physics", "samples", "held_out", "labelled", "shape", "parameters", "physics_ms", "step_ms"]
-KEYS += ["data_step_ms", "physics_cost", "eager_step_ms", "fine_tuning", "versions"]
+KEYS += ["physics", "data_physics", "samples", "held_out", "labelled", "shape", "parameters", "step", "physics_ms"]
+KEYS += ["step_ms", "data_step_ms", "physics_cost", "eager_step_ms", "fine_tuning", "versions"]
 
 
 @pytest.fixture(autouse=True)
