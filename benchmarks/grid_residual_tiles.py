@@ -31,7 +31,7 @@ def kernels(boundary, tile, store, n, batch):
     (fields,) = case.inputs(torch.device("cuda"), 1)
     given = loss._checked(fields, None, None, None, "")
     parameters = kernels_of._parameters(given)
-    a = kernels_of._arguments(given.shape, fields, given.equation_weights, None, parameters, 1)
+    a = kernels_of._arguments(loss.scheme, given.shape, fields, given.equation_weights, None, parameters, 1)
     source, tile = kernels_of.source(loss.scheme), Tile(*tile)
     one = torch.ones((), device="cuda")
     _, _, r = residual.loss(source, a, store, tile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -12,7 +13,7 @@ import triton.language as tl
 from torch import Tensor
 
 from pinnfuse.kernels.jets import cache
-from pinnfuse.kernels.launching import launch
+from pinnfuse.kernels.launching import Prepared
 
 SEEDED, SAVED, RECOMPUTED = 0, 1, 2
 """Where the gradient takes the slopes of the loss from: given ones, stored residuals, residuals formed once more."""
@@ -29,9 +30,20 @@ class Tile:
     warps: int
 
 
-TILES = {1: Tile(256, 1, 4), 2: Tile(64, 8, 8), 3: Tile(64, 8, 8)}
-"""Per number of axes. Two points a thread: 80 registers for Navier-Stokes, four: 170 (compiled for sm_90). Not measured
-on a card yet: `benchmarks/grid_residual_tiles.py` does that."""
+LOSS = {1: Tile(256, 1, 4), 2: Tile(128, 4, 4), 3: Tile(64, 8, 8)}
+GRADIENT = {1: Tile(256, 1, 4), 2: Tile(128, 4, 4), 3: Tile(64, 8, 8)}
+GRADIENT_AT_WALLS = {1: Tile(256, 1, 4), 2: Tile(64, 4, 4), 3: Tile(64, 8, 8)}
+AGAIN = {1: Tile(256, 1, 4), 2: Tile(64, 8, 8), 3: Tile(64, 8, 8)}
+"""Per number of axes; `AGAIN` where the gradient forms residuals again. H200, Navier-Stokes at 2048^2 x 8, milliseconds
+of loss + gradient (`benchmarks/grid_residual_tiles.py`), periodic and between walls:
+
+    64 x 8, 8 warps      0.370 + 0.669      0.367 + 0.686         64 x 4, 4 warps      0.351 + 0.582      0.371 + 0.632
+    128 x 4, 4 warps     0.323 + 0.533      0.340 + 0.849         128 x 2, 4 warps     0.358 + 0.574      0.354 + 0.644
+    128 x 4, 8 warps     0.328 + 0.660      0.360 + 0.692         32 x 8, 4 warps      0.356 + 0.598      0.403 + 0.644
+
+One and three axes: not measured."""
+REMEMBERED = 1024
+"""Launches of the kernels of one source."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,16 @@ class Arguments:
     weights: Tensor | None
     equation_weights: Tensor
     shape: tuple[int, ...]
+    walls: bool
+    """Some axis is not periodic."""
+
+    @property
+    def layout(self) -> Any:
+        """All that a launch depends on, but for the numbers."""
+        f, w = self.fields, self.weights
+        others = [t.stride() for t in (*self.parameters, *self.data)]
+        weights = None if w is None else w.stride()
+        return (f.shape, f.stride(), f.dtype, f.device, self.dtype, tuple(others), weights, self.shape, self.walls)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -71,27 +93,51 @@ def module(source: str) -> ModuleType:
     return cache.load(source, "residual")
 
 
-def too_large(fields: Tensor) -> bool:
-    """Offsets inside one level are 32-bit."""
-    space = fields.shape[3:]
-    extent = sum((n - 1) * s for n, s in zip(space, fields.stride()[3:], strict=True))
-    return max(extent, space.numel()) >= 2**31
+@lru_cache(maxsize=64)
+def _launches(source: str) -> dict[Any, Prepared]:
+    """Launches of a source's kernels that were prepared."""
+    return {}
+
+
+def _launch(source: str, key: Any, prepare: Callable[[], Prepared]) -> Prepared:
+    known = _launches(source)
+    found = known.get(key)
+    if found is None:
+        if len(known) >= REMEMBERED:
+            known.clear()
+        found = known[key] = prepare()
+    return found
+
+
+@lru_cache(maxsize=1024)
+def too_large(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Offsets inside one level of fields [B, T, C, *space] are 32-bit."""
+    space, points = shape[3:], 1
+    for n in space:
+        points *= n
+    extent = sum((n - 1) * s for n, s in zip(space, strides[3:], strict=True))
+    return max(extent, points) >= 2**31
 
 
 def loss(source: str, a: Arguments, keep: bool, tile: Tile | None = None) -> tuple[Tensor, Tensor, Tensor | None]:
     """The loss, mean of w r^2 per equation, and the residuals [B, T', E, *space] if they are to be kept."""
-    tile = tile or fitted(a.space)
-    blocks, items = _blocks(a, tile)
-    samples, steps, equations = a.shape[:3]
-    programs = max(1, min(items * steps, PROGRAMS // samples))
-    partial, means, total = a.new(equations, samples * programs), a.new(equations), a.new(1)
+    launch = _launch(source, ("loss", a.layout, keep, tile), lambda: _prepare_loss(source, a, keep, tile))
+    equations = a.shape[2]
+    partial, means, total = a.new(equations, launch.grid[0] * launch.grid[1]), a.new(equations), a.new()
     residuals = a.new(*a.shape) if keep else None
-    pointers = (*_pointers(a), a.equation_weights, partial, _counter(a.fields.device), means, total)
-    strides = (*_strides(a), *_seed_strides(a.weights, a))
-    arguments = (*pointers, partial if residuals is None else residuals, *strides, *a.space, *blocks, steps, a.count)
+    kept = partial if residuals is None else residuals
+    launch((*_pointers(a), a.equation_weights, partial, _counter(a.fields.device), means, total, kept))
+    return total, means, residuals
+
+
+def _prepare_loss(source: str, a: Arguments, keep: bool, tile: Tile | None) -> Prepared:
+    tile = tile or fitted(a.space, LOSS)
+    blocks, items = _blocks(a, tile)
+    samples, steps = a.shape[:2]
+    programs = max(1, min(items * steps, PROGRAMS // samples))
+    integers = (*_strides(a), *_seed_strides(a.weights, a), *a.space, *blocks, steps, a.count)
     constants = {"WEIGHTED": a.weights is not None, "KEEP": keep, **_constants(a, tile)}
-    launch(module(source).loss_kernel, (programs, samples), arguments, constants, num_warps=tile.warps)
-    return total[0], means, residuals
+    return _prepared(module(source).loss_kernel, (programs, samples), integers, constants, tile)
 
 
 def gradient(
@@ -99,32 +145,53 @@ def gradient(
 ) -> Tensor:
     """The gradient [B, T, C, *space], contiguous, of the loss (`upstream` its 0-d gradient) or of residuals (SEEDED:
     `residuals` is their gradient, in any strides)."""
-    tile = tile or fitted(a.space)
-    blocks, items = _blocks(a, tile)
+    strides = _seed_strides(residuals, a)
+    key = ("gradient", a.layout, mode, strides, tile)
+    launch = _launch(source, key, lambda: _prepare_gradient(source, a, mode, strides, tile))
     out = torch.empty(a.fields.shape, dtype=a.fields.dtype, device=a.fields.device)
-    arguments = (*_slope_arguments(a, upstream, residuals), out, *_slope_strides(a, residuals, mode))
-    arguments = (*arguments, *a.space, *blocks, a.shape[1], a.count)
+    launch((*_slope_pointers(a, upstream, residuals), out))
+    return out
+
+
+def _prepare_gradient(source: str, a: Arguments, mode: int, strides: tuple[int, ...], tile: Tile | None) -> Prepared:
+    tile = tile or fitted(a.space, AGAIN if mode == RECOMPUTED else GRADIENT_AT_WALLS if a.walls else GRADIENT)
+    blocks, items = _blocks(a, tile)
+    integers = (*_strides(a), *strides, *_seed_strides(a.weights, a), *a.space, *blocks, a.shape[1], a.count)
     constants = {"MODE": mode, "WEIGHTED": mode != SEEDED and a.weights is not None, **_constants(a, tile)}
     size = (items * a.fields.shape[1], a.shape[0])
-    launch(module(source).gradient_kernel, size, arguments, constants, num_warps=tile.warps)
-    return out
+    return _prepared(module(source).gradient_kernel, size, integers, constants, tile)
 
 
 def coefficients(
     source: str, a: Arguments, mode: int, upstream: Tensor, residuals: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Derivatives by parameters, [P, B], and by data columns, [D, B, T', *space]; arguments as in `gradient`."""
-    tile = fitted(a.space)
+    strides = _seed_strides(residuals, a)
+    key = ("coefficients", a.layout, mode, strides)
+    launch = _launch(source, key, lambda: _prepare_coefficients(source, a, mode, strides))
+    samples, steps = a.shape[:2]
+    partial = a.new(len(a.parameters), samples, launch.grid[0])
+    out = a.new(len(a.data), samples, steps, *a.space)
+    launch((*_slope_pointers(a, upstream, residuals), partial, out))
+    return partial.sum(2), out
+
+
+def _prepare_coefficients(source: str, a: Arguments, mode: int, strides: tuple[int, ...]) -> Prepared:
+    tile = fitted(a.space, AGAIN)
     blocks, items = _blocks(a, tile)
     samples, steps = a.shape[:2]
     programs = max(1, min(items * steps, PROGRAMS // samples))
-    partial = a.new(len(a.parameters), samples, programs)
-    out = a.new(len(a.data), samples, steps, *a.space)
-    arguments = (*_slope_arguments(a, upstream, residuals), partial, out, *_slope_strides(a, residuals, mode))
-    arguments = (*arguments, *a.space, *blocks, steps, a.count)
+    integers = (*_strides(a), *strides, *_seed_strides(a.weights, a), *a.space, *blocks, steps, a.count)
     constants = {"MODE": mode, "WEIGHTED": mode != SEEDED and a.weights is not None, **_constants(a, tile)}
-    launch(module(source).coefficient_kernel, (programs, samples), arguments, constants, num_warps=tile.warps)
-    return partial.sum(2), out
+    return _prepared(module(source).coefficient_kernel, (programs, samples), integers, constants, tile)
+
+
+def _prepared(
+    kernel: Any, grid: tuple[int, ...], integers: tuple[int, ...], constants: dict[str, Any], tile: Tile
+) -> Prepared:
+    """With those constants that the kernel has, in the order of its arguments, of which they are the last."""
+    ordered = {name: constants[name] for name in kernel.arg_names if name in constants}
+    return Prepared(kernel, grid, integers, ordered, num_warps=tile.warps)
 
 
 def _pointers(a: Arguments) -> tuple[Tensor, ...]:
@@ -132,7 +199,7 @@ def _pointers(a: Arguments) -> tuple[Tensor, ...]:
     return (a.fields, *a.data, *a.parameters, a.equation_weights if a.weights is None else a.weights)
 
 
-def _slope_arguments(a: Arguments, upstream: Tensor, residuals: Tensor | None) -> tuple[Tensor, ...]:
+def _slope_pointers(a: Arguments, upstream: Tensor, residuals: Tensor | None) -> tuple[Tensor, ...]:
     return (*_pointers(a), a.equation_weights, upstream, upstream if residuals is None else residuals)
 
 
@@ -143,10 +210,6 @@ def _strides(a: Arguments) -> tuple[int, ...]:
 
 def _seed_strides(tensor: Tensor | None, a: Arguments) -> tuple[int, ...]:
     return (0,) * len(a.shape) if tensor is None else tensor.stride()
-
-
-def _slope_strides(a: Arguments, residuals: Tensor | None, mode: int) -> tuple[int, ...]:
-    return (*_strides(a), *_seed_strides(residuals, a), *_seed_strides(a.weights, a))
 
 
 def _constants(a: Arguments, tile: Tile) -> dict[str, Any]:
@@ -163,10 +226,13 @@ def _blocks(a: Arguments, tile: Tile) -> tuple[tuple[int, ...], int]:
     return blocks, total
 
 
-@lru_cache(maxsize=256)
-def fitted(space: tuple[int, ...]) -> Tile:
+def fitted(space: tuple[int, ...], tiles: dict[int, Tile]) -> Tile:
     """The tile of this many axes; narrower for a narrow field, and higher so that a program has as many points."""
-    tile = TILES[len(space)]
+    return _narrowed(tiles[len(space)], space)
+
+
+@lru_cache(maxsize=256)
+def _narrowed(tile: Tile, space: tuple[int, ...]) -> Tile:
     x, y, rows = tile.x, tile.y, space[-2] if len(space) > 1 else 1
     while x > 16 and x >= 2 * space[-1]:
         x, y = x // 2, (y * 2 if len(space) > 1 else 1)

@@ -33,9 +33,11 @@ def choose(backend: str, scheme: Scheme, fields: Tensor) -> tuple[Choice, str]:
     reason = fused.obstacle(scheme, fields)
     if not reason:
         if choice.measured:
-            choice = replace(choice, measured=f"{choice.measured}, {_equations(scheme)}")
-            if crossover.known(choice.measured, [fields]) == "torch":
-                return replace(choice, backend="torch"), "measured faster than the kernels at this size"
+            open_, kernels, plain = _choices(choice, scheme)
+            known = crossover.known(open_.measured, [fields])
+            if known == "torch":
+                return plain, "measured faster than the kernels at this size"
+            choice = open_ if known is None else kernels
         return choice, "Triton runs here"
     if choice.explicit:
         raise BackendUnavailable(
@@ -45,6 +47,13 @@ def choose(backend: str, scheme: Scheme, fields: Tensor) -> tuple[Choice, str]:
         _announced.add(reason)
         log.info("backend 'auto' picked 'torch' for a grid residual: %s", reason)
     return Choice("torch", False, NAME), reason
+
+
+@lru_cache(maxsize=1024)
+def _choices(choice: Choice, scheme: Scheme) -> tuple[Choice, Choice, Choice]:
+    """What is measured at its first call, kernels, plain torch."""
+    measured = f"{choice.measured}, {_equations(scheme)}"
+    return replace(choice, measured=measured), replace(choice, measured=""), replace(choice, backend="torch")
 
 
 @lru_cache(maxsize=256)

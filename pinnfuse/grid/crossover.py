@@ -8,6 +8,7 @@ the host's time depends on the processor and on the versions of torch and of thi
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ ROUNDS, CALLS = 5, 8
 TIE = 0.95
 """Plain torch must be faster by this much: kernels also need less memory."""
 _inside: ContextVar[bool] = ContextVar("pinnfuse_grid_inside_graphs", default=False)
+_found: dict[tuple[str, int, bool, str | None], str] = {}
+"""What this process has read of the store, under what a call can name without writing a text."""
 _store: Store[str] = Store("crossovers.json", str, lambda entry: entry if entry in ("torch", "triton") else None)
 
 
@@ -52,9 +55,19 @@ def prefix(name: str, dtype: torch.dtype, device: torch.device, variant: Any = "
 def known(measured: str, tensors: Sequence[Tensor]) -> str | None:
     """What was found for these tensors, None if nothing yet. Kernels where the host's time does not count: for large
     fields, and in a CUDA graph or a compiled function."""
-    if tensors[0].numel() >= LARGE or _inside.get() or torch.compiler.is_compiling() or _capturing(tensors[0]):
+    points = tensors[0].numel()
+    if points >= LARGE:
         return "triton"
-    return _store.known(_key(measured, tensors))
+    gradient = torch.is_grad_enabled() and any([t.requires_grad for t in tensors])
+    key = (measured, max(0, points - 1).bit_length(), gradient, os.environ.get("PINNFUSE_CACHE"))
+    found = _found.get(key)
+    if found == "triton" or _inside.get() or torch.compiler.is_compiling() or _capturing(tensors[0]):
+        return "triton"
+    if found is None:
+        found = _store.known(_key(measured, tensors))
+        if found is not None:
+            _found[key] = found
+    return found
 
 
 def faster(measured: str, kernel: Callable[..., Any], plain: Callable[..., Any], tensors: Sequence[Tensor]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pinnfuse.kernels.grid.residual import Arguments
 
 
+@cache
 def _kernels() -> Any:
     from pinnfuse.kernels.grid import residual
 
@@ -37,7 +38,8 @@ def obstacle(scheme: Scheme, fields: Tensor) -> str:
         source(scheme)
     except NotGenerated as reason:
         return str(reason)
-    return "a time level holds more than 2^31 values" if _kernels().too_large(fields) else ""
+    large = _kernels().too_large(fields.shape, fields.stride())
+    return "a time level holds more than 2^31 values" if large else ""
 
 
 def loss(scheme: Scheme, given: Inputs, keep: bool, recompute: bool) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -87,11 +89,18 @@ def _parameters(given: Inputs) -> list[Tensor]:
 
 
 def _arguments(
-    shape: tuple[int, ...], fields: Tensor, equation_weights: Tensor, weights: Tensor | None, rest: Any, count: int
+    scheme: Scheme,
+    shape: tuple[int, ...],
+    fields: Tensor,
+    equation_weights: Tensor,
+    weights: Tensor | None,
+    rest: Any,
+    count: int,
 ) -> Arguments:
-    if fields.stride(-1) != 1 or min(fields.stride()) < 0:
+    if fields.stride(-1) != 1:
         fields = fields.contiguous()
-    return _kernels().Arguments(fields, tuple(rest[:count]), tuple(rest[count:]), weights, equation_weights, shape)
+    parameters, data = tuple(rest[:count]), tuple(rest[count:])
+    return _kernels().Arguments(fields, parameters, data, weights, equation_weights, shape, scheme.walls)
 
 
 def _coefficient_gradients(
@@ -126,7 +135,7 @@ class _Loss(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         need = ctx.needs_input_grad[5:]
         store = any(need) and (not recompute or need[2])
-        a = _arguments(shape, fields, equation_weights, weights, rest, count)
+        a = _arguments(scheme, shape, fields, equation_weights, weights, rest, count)
         loss, means, r = _kernels().loss(source(scheme), a, keep or store)
         ctx.scheme, ctx.shape, ctx.count, ctx.need = scheme, shape, count, need
         saved = (fields, equation_weights, weights, r if store else None, means if need[1] else None, *rest)
@@ -142,7 +151,7 @@ class _Loss(torch.autograd.Function):
         if upstream is None:
             return nothing
         fields, equation_weights, weights, r, means, *rest = ctx.saved_tensors
-        a = _arguments(ctx.shape, fields, equation_weights, weights, rest, ctx.count)
+        a = _arguments(ctx.scheme, ctx.shape, fields, equation_weights, weights, rest, ctx.count)
         mode = RECOMPUTED if r is None else SAVED
         grad = _kernels().gradient(source(ctx.scheme), a, mode, upstream, r) if ctx.need[0] else None
         by_point = None
@@ -166,7 +175,7 @@ class _Residuals(torch.autograd.Function):
         equation_weights: Tensor,
         *rest: Tensor,
     ):
-        a = _arguments(shape, fields, equation_weights, None, rest, count)
+        a = _arguments(scheme, shape, fields, equation_weights, None, rest, count)
         _, _, r = _kernels().loss(source(scheme), a, True)
         ctx.scheme, ctx.shape, ctx.count = scheme, shape, count
         ctx.save_for_backward(fields, equation_weights, *rest)
@@ -176,7 +185,7 @@ class _Residuals(torch.autograd.Function):
     @first_order_only("FusedGridResidualLoss", USE_TORCH)
     def backward(ctx: Any, upstream: Tensor):
         fields, equation_weights, *rest = ctx.saved_tensors
-        a = _arguments(ctx.shape, fields, equation_weights, None, rest, ctx.count)
+        a = _arguments(ctx.scheme, ctx.shape, fields, equation_weights, None, rest, ctx.count)
         need = ctx.needs_input_grad
         one = equation_weights  # not read
         grad = _kernels().gradient(source(ctx.scheme), a, SEEDED, one, upstream) if need[3] else None

@@ -16,6 +16,8 @@ from pinnfuse.pde import PDE
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CALLER = "FusedGridResidualLoss"
+REMEMBERED = 1024
+"""Shapes of fields, per loss."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,20 @@ def residual_shape(fields: Tensor, scheme: Scheme) -> tuple[int, ...]:
 
 
 def check_fields(fields: Tensor, scheme: Scheme, caller: str) -> tuple[int, ...]:
-    """The shape of the residuals."""
+    """The shape of the residuals. Shapes and dtypes that were found to fit are not looked at again."""
+    if not isinstance(fields, Tensor):
+        return _check_fields(fields, scheme, caller)
+    key = (fields.shape, fields.dtype)
+    found = scheme.checked.get(key)
+    if found is None:
+        found = _check_fields(fields, scheme, caller)
+        if len(scheme.checked) >= REMEMBERED:
+            scheme.checked.clear()
+        scheme.checked[key] = found
+    return found
+
+
+def _check_fields(fields: Tensor, scheme: Scheme, caller: str) -> tuple[int, ...]:
     form, grid = scheme.form, scheme.grid
     names = ["B", *(["T"] if form.time else []), "C", *grid.axes]
     expected = f"[{', '.join(names)}] with C = {len(form.pde.fields)} fields ({', '.join(form.pde.fields)})"

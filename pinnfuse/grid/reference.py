@@ -41,6 +41,16 @@ class Scheme:
         return self.grids[0]
 
     @cached_property
+    def walls(self) -> bool:
+        """Some axis is not periodic."""
+        return not all(self.grid.periodic.values())
+
+    @cached_property
+    def checked(self) -> dict[object, tuple[int, ...]]:
+        """Fields that were found to fit, by shape and dtype, with the shape of their residuals."""
+        return {}
+
+    @cached_property
     def first(self) -> dict[str, float]:
         """Coordinates of the first point."""
         one = self.grid.coordinates([1] * self.grid.dimension, dtype=torch.float64)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -158,7 +160,7 @@ class FusedGridResidualLoss(ResidualModule):
         """Residuals [B, E, *space] or [B, T', E, *space], differentiable to fields, parameters and data."""
         given = self._checked(fields, None, data, parameters, f"{CALLER}.residuals")
         chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
-        with torch.autocast(fields.device.type, enabled=False):
+        with _full_precision(fields.device.type):
             found = chosen.run(
                 lambda u: _fused().residuals(self.scheme, given.of(u)),
                 lambda u: self._torch_residuals(given.of(u)),
@@ -242,7 +244,7 @@ class FusedGridResidualLoss(ResidualModule):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         given = self._checked(fields, point_weights, data, parameters, CALLER)
         chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
-        with torch.autocast(fields.device.type, enabled=False):
+        with _full_precision(fields.device.type):
             loss, per_equation, r = chosen.run(
                 lambda u: _fused().loss(self.scheme, given.of(u), keep, self.recompute),
                 lambda u: self._torch_loss(given.of(u)),
@@ -253,6 +255,12 @@ class FusedGridResidualLoss(ResidualModule):
         return loss, per_equation.detach(), r
 
 
+def _full_precision(device_type: str) -> AbstractContextManager[Any]:
+    """No autocast inside; nothing where there is none outside."""
+    return torch.autocast(device_type, enabled=False) if torch.is_autocast_enabled(device_type) else nullcontext()
+
+
+@cache
 def _fused() -> Any:
     """The kernels' side, which imports Triton."""
     from pinnfuse.grid import fused
