@@ -4,7 +4,8 @@ A difference matrix A along an axis (`axis_stencil(...).matrix`) is written A = 
 `analyse` applies V^-1 and `synthesise` applies V to a dimension of a tensor:
 
     periodic                                Fourier, by FFT (in `poisson.py`, for all periodic axes together)
-    node-centred Dirichlet, order 2         sine transform DST-I, by FFT of the odd extension
+    node-centred Dirichlet, order 2         sine transform DST-I, by FFT of the odd extension; a product with its
+                                            matrix up to `FEW` points, where launches cost more than arithmetic
     node-centred Neumann, order 2           cosine transform DCT-I, by FFT of the even extension
     cell-centred Neumann, order 2           cosine transform DCT-II, by FFT of the even extension
     anything else                           eigenvectors of the matrix, computed once in float64, by matrix products;
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from pinnfuse.grid import Dirichlet, Grid, Neumann, axis_stencil
 from pinnfuse.grid.stencils import check_points
+from pinnfuse.precision import torch_matmul
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,37 @@ class Transform:
         return self
 
 
+FEW = 256
+
+
+def _times(x: Tensor, matrix: Tensor, dim: int) -> Tensor:
+    """matrix @ x along a dimension, in float32 at least: TF32 has too few digits to solve with."""
+    with torch_matmul("float32"):
+        if dim == -2:
+            return matrix @ x
+        return (x.movedim(dim, -1) @ matrix.T).movedim(-1, dim)
+
+
 class Sine(Transform):
     """DST-I: rows -2, 1 next to walls one spacing outside."""
 
     def __init__(self, n: int, h: float):
         k = torch.arange(1, n + 1, dtype=torch.float64)
         super().__init__(n, -((2 * (math.pi * k / (2 * (n + 1))).sin() / h) ** 2))
+        object.__setattr__(self, "matrices", {})
+
+    matrices: dict[tuple[torch.dtype, torch.device], Tensor]
+
+    def _matrix(self, x: Tensor) -> Tensor:
+        key = x.dtype, x.device
+        if key not in self.matrices:
+            k = torch.arange(1, self.n + 1, dtype=torch.float64)
+            self.matrices[key] = (math.pi / (self.n + 1) * (k[:, None] * k % (2 * self.n + 2))).sin().to(x)
+        return self.matrices[key]
 
     def analyse(self, x: Tensor, dim: int) -> Tensor:
+        if self.n <= FEW:
+            return _times(x, self._matrix(x), dim)
         x = x.movedim(dim, -1)
         zero = x.new_zeros(*x.shape[:-1], 1)
         odd = torch.cat([zero, x, zero, -x.flip(-1)], dim=-1)
@@ -146,7 +171,7 @@ class Eigenvectors(Transform):
     def _apply(self, matrix: Tensor, x: Tensor, dim: int) -> Tensor:
         if matrix.is_complex() and not x.is_complex():
             x = x.to(torch.promote_types(x.dtype, torch.complex64))
-        return (x.movedim(dim, -1) @ matrix.to(x).T).movedim(-1, dim)
+        return _times(x, matrix.to(x), dim)
 
 
 def axis_transform(grid: Grid, axis: str, n: int) -> Transform:

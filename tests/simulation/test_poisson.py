@@ -7,7 +7,7 @@ import torch
 
 from pinnfuse import Grid
 from pinnfuse.grid import Dirichlet, Neumann, axis_stencil
-from pinnfuse.simulation import poisson_solve
+from pinnfuse.simulation import poisson_solve, transforms
 
 SIDES = {
     "periodic": "periodic",
@@ -113,3 +113,33 @@ def test_bad_input():
         poisson_solve(torch.zeros(8, 8, dtype=torch.int), grid)
     with pytest.raises(ValueError, match="points along 'x'"):
         poisson_solve(torch.zeros(1, 8), grid)
+
+
+@pytest.mark.parametrize("dim", [-1, -2, -3])
+def test_the_sine_transform_is_the_same_by_its_matrix_and_by_fft(dim, monkeypatch):
+    torch.manual_seed(0)
+    x = torch.randn(2, 11, 12, 13, dtype=torch.float64)
+    sine = transforms.Sine(x.shape[dim], 0.1)
+    matrix = sine.analyse(x, dim), sine.synthesise(x, dim)
+    monkeypatch.setattr(transforms, "FEW", 4)
+    for a, b in zip(matrix, (sine.analyse(x, dim), sine.synthesise(x, dim)), strict=True):
+        assert a.shape == x.shape and torch.allclose(a, b, atol=1e-13)
+    assert torch.allclose(sine.synthesise(matrix[0], dim), x, atol=1e-13)
+
+
+def test_products_of_transforms_are_no_tf32(monkeypatch):
+    """Whatever torch's products take elsewhere."""
+    seen = []
+    product = torch.Tensor.__matmul__
+    monkeypatch.setattr(
+        torch.Tensor, "__matmul__", lambda a, b: seen.append(torch.get_float32_matmul_precision()) or product(a, b)
+    )
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        grid = Grid("x y", 0.1, boundary={"x": "dirichlet", "y": SIDES["mixed"]})
+        poisson_solve(torch.ones(8, 9), grid)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert len(seen) >= 4 and set(seen) == {"highest"}
