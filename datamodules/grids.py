@@ -56,6 +56,11 @@ class GridDataModule(LightningDataModule):
         super().__init__()
         self.task, self.seed, self.path = task, seed, path
         self.training = task.training if training is None else training
+        if self.training.mirrored and not task.symmetric:
+            raise ValueError(
+                f"GridDataModule: training.mirrored needs a task whose mirror images are solutions; {task.name!r} is "
+                "none. Leave it out."
+            )
         self.steps = total_steps(self.training.phases) if steps is None else steps
         self.resident_bytes = resident_bytes
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -153,6 +158,13 @@ class GridDataModule(LightningDataModule):
             starts[labelled:] = 0
         return rows, starts, labelled
 
+    def mirrored(self, pair: tuple[Tensor, Tensor], step: int, rank: int = 0) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of a step as one of the eight images of the square, all of them alike."""
+        image = self._seed(rank, 3, step) % 8
+        inputs, targets = (t.transpose(-1, -2) for t in pair) if image & 1 else pair
+        dims = [dim for dim, bit in ((-1, 2), (-2, 4)) if image & bit]
+        return inputs.flip(dims).contiguous(), targets.flip(dims).contiguous()
+
     def _shuffled(self, size: int, first: int, count: int, rank: int, pool: int) -> Tensor:
         """Places first .. first + count - 1 in a row of permutations of `size` numbers."""
         found = []
@@ -202,7 +214,10 @@ class GridStream:
 
     def _batch(self, step: int, rows: Callable[[Tensor], Arrays]) -> GridBatch:
         indices, starts, labelled = self.data.drawn(step, self.rank)
-        return GridBatch(*self.data.task.pair(rows(indices), starts), labelled)
+        pair = self.data.task.pair(rows(indices), starts)
+        return GridBatch(
+            *(self.data.mirrored(pair, step, self.rank) if self.data.training.mirrored else pair), labelled
+        )
 
     def _fetch(self, step: int) -> tuple[GridBatch, Any]:
         """In the thread: gather into page-locked memory, start the copy on a stream of its own."""

@@ -69,6 +69,7 @@ def darcy(
         model=ModelSpec("fno", {"modes": 8, "width": 16, "depth": 4}),
         training=SurrogateSpec(samples=512, held_out=32, batch=8, physics_weight=1.0, phases=one_adam(1200, 6e-3)),
         position=True,
+        symmetric=True,
         given="k",
         sample=sample,
         potential=lambda r: poisson_solve(r, grid),

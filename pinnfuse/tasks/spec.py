@@ -32,6 +32,8 @@ class SurrogateSpec:
     """Share of the training samples whose solutions the data term may see; the physics term sees all inputs"""
     unlabelled_starts: str = "first"
     """Windows of samples without solutions begin at the "first" level, which no solver made, or at "any" """
+    mirrored: bool = False
+    """Each batch as one of its eight mirror images and transposes, where these are solutions, too (darcy)"""
     data_weight: float = 1.0
     """Of the data term, the mean over samples of the relative L2 error"""
     physics_weight: float = 0.1

@@ -56,6 +56,7 @@ class Task(ABC):
         options: everything the samples depend on, beside the seed.
         version: raised when the numbers of sampler or solver change.
         position: the answer depends on where things are, so the network is told.
+        symmetric: mirror images and transposes of a solution on the square are solutions.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Task(ABC):
     version: int = 1
     block: int = 16
     position: bool = False
+    symmetric: bool = False
 
     # -- samples -------------------------------------------------------------------------------------------------
 

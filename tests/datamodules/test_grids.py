@@ -4,7 +4,7 @@ import torch
 from pinnfuse import tasks
 from pinnfuse.datamodules import GridDataModule
 from pinnfuse.datamodules.grids import GridStream
-from pinnfuse.tasks import SurrogateSpec
+from pinnfuse.tasks import SurrogateSpec, one_adam
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,23 @@ def test_double_precision(make):
     data = make(precision="float64")
     assert next(iter(data.train_dataloader())).inputs.dtype == torch.float64
     assert next(iter(data.val_dataloader())).targets.dtype == data.examples().dtype == torch.float64
+
+
+def test_mirror_images_of_a_solution_are_solutions(monkeypatch, tmp_path):
+    """Of Darcy's flow: all eight come, alike in inputs and targets, each without residual; the same ones every time."""
+    monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path))
+    task = tasks.get("darcy", points=9)
+    spec = SurrogateSpec(samples=1, held_out=1, batch=1, phases=one_adam(60), mirrored=True, precision="float64")
+    data = GridDataModule(task, spec)
+    batches = list(data.train_dataloader())
+    assert len({tuple(b.inputs.flatten().tolist()) for b in batches}) == 8
+    physics = task.physics().double()
+    for batch, again in zip(batches[:20], data.train_dataloader(), strict=False):
+        assert torch.equal(batch.inputs, again.inputs) and torch.equal(batch.targets, again.targets)
+        r = physics.residuals(task.residual(batch.inputs, batch.targets).fields)[..., 1:-1, 1:-1]
+        assert float(r.abs().max()) < 1e-4  # samples are kept in float32
+    with pytest.raises(ValueError, match="mirror images are solutions; 'burgers' is none"):
+        GridDataModule(tasks.get("burgers"), spec)
 
 
 @pytest.mark.gpu
