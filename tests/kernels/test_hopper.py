@@ -60,7 +60,10 @@ def test_one_kernel_where_it_fits_and_pays(depth, channels, parts, tiles, expect
         ((512, 4, "tf32"), {"ring": (8, 4)}),
         ((64, 11, "float32"), {"scheduled": True}),
         ((256, 12, "float32", True), {"ring": (4, 4), "output": 4}),
-        ((64, 102, "float32", True), {"rows": 64, "ring": (4, 4), "thrifty": True}),
+        (
+            (64, 102, "float32", True),
+            {"rows": 64, "ring": (4, 4), "thrifty": True, "groups": 4, "scratch": 900 * 2**20},
+        ),
         ((128, 4, "float64"), {}),
     ],
     ids=str,
