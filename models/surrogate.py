@@ -41,8 +41,8 @@ class GridSurrogate(RecordedModule):
     gets better, so that one weight holds for the whole training. Convolutions follow
     `torch.get_float32_matmul_precision()`: a residual divides the rounding of TF32 by a spacing squared.
 
-    On CUDA a step of Adam (loss, gradients, clipping, update) is one CUDA graph: the host, which would launch a
-    thousand small kernels, is out of the way. Of optimisers that decide on the host, loss and gradients are one.
+    On CUDA a step of Adam (loss, gradients, clipping, update) is one CUDA graph: the host, which would launch
+    hundreds of small kernels, is out of the way. Of optimisers that decide on the host, loss and gradients are one.
 
     Logs `loss/total`, `loss/data`, `loss/<equation>` (residual over that of the trivial prediction, root mean squares),
     `val/rel_l2/<field>` (mean over held-out samples) and `val/physics`. Values are those after the step they are logged
