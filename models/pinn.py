@@ -148,7 +148,9 @@ class PINN(RecordedModule):
             self.loss.weigh_points(INTERIOR, point_weights_of(problem, self.training_spec))
         self.metrics = nn.ModuleDict(
             {
-                name: RelativeL2(set(names) <= set(problem.up_to_constant), sync_on_compute=False)
+                name: RelativeL2(
+                    problem.free(names), len(problem.times) if problem.free(names) else 1, sync_on_compute=False
+                )
                 for name, names in problem.metrics.items()
             }
         )
@@ -320,7 +322,8 @@ class PINN(RecordedModule):
         prediction = self.net(points)
         for fields, metric in zip(self.problem.metrics.values(), self._metrics(), strict=True):
             columns = [self.problem.pde.fields.index(field) for field in fields]
-            metric.update(prediction[:, columns].to(reference), reference[:, columns])
+            group = self.problem.time_of(points) if metric.groups > 1 else None
+            metric.update(prediction[:, columns].to(reference), reference[:, columns], group)
 
     def _metrics(self) -> list[RelativeL2]:
         return list(self.metrics.values())  # type: ignore[arg-type]  # a ModuleDict has no item type

@@ -16,6 +16,7 @@ class RelativeL2(Metric):
     Args:
         up_to_constant: compare $p - \bar p$ with $r - \bar r$ (a pressure that is fixed up to a constant).
             Use one component only.
+        groups: so many groups of points, each of which has a constant of its own (one for each time).
     """
 
     is_differentiable = False
@@ -28,15 +29,15 @@ class RelativeL2(Metric):
     reference: Tensor
     reference_square: Tensor
 
-    def __init__(self, up_to_constant: bool = False, **kwargs):
+    def __init__(self, up_to_constant: bool = False, groups: int = 1, **kwargs):
         super().__init__(**kwargs)
-        self.up_to_constant = up_to_constant
+        self.up_to_constant, self.groups = up_to_constant, groups
         for name in ("count", "error", "error_square", "reference", "reference_square"):
-            self.add_state(name, default=torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+            self.add_state(name, default=torch.zeros(groups, dtype=torch.float64), dist_reduce_fx="sum")
         self.set_dtype(torch.float64)
 
-    def update(self, prediction: Tensor, reference: Tensor) -> None:
-        """Add points: [N] or [N, components], both of the same shape."""
+    def update(self, prediction: Tensor, reference: Tensor, group: Tensor | None = None) -> None:
+        """Add points: [N] or [N, components], both of the same shape; `group`: the group [N] of each, 0, 1, ..."""
         if prediction.shape != reference.shape:
             raise ValueError(
                 f"RelativeL2: `prediction` must match `reference`, {tuple(reference.shape)}; "
@@ -50,15 +51,16 @@ class RelativeL2(Metric):
         known = ~r.isnan()
         d = torch.where(known, prediction.double() - r, 0.0)
         r = torch.where(known, r, 0.0)
-        self.count += known.sum()
-        self.error += d.sum()
-        self.error_square += d.square().sum()
-        self.reference += r.sum()
-        self.reference_square += r.square().sum()
+        if group is None:
+            group = torch.zeros(len(r), dtype=torch.long, device=r.device)
+        parts = {"count": known.double(), "error": d, "error_square": d.square(), "reference": r}
+        for name, part in (parts | {"reference_square": r.square()}).items():
+            getattr(self, name).index_add_(0, group, part.reshape(len(r), -1).sum(1))
 
     def compute(self) -> Tensor:
         """The relative error; NaN without a point, infinite if the reference vanishes and the prediction does not."""
         if not self.up_to_constant:
-            return (self.error_square / self.reference_square).sqrt()
-        error = self.error_square - self.error.square() / self.count
-        return (error.clamp_min(0) / (self.reference_square - self.reference.square() / self.count)).sqrt()
+            return (self.error_square.sum() / self.reference_square.sum()).sqrt()
+        count = self.count.clamp_min(1)
+        error = (self.error_square - self.error.square() / count).clamp_min(0)
+        return (error.sum() / (self.reference_square - self.reference.square() / count).sum()).sqrt()

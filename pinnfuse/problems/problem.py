@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pinnfuse.domains import Box
 from pinnfuse.errors import nearest
@@ -54,7 +57,7 @@ class Problem:
     metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """{name: fields} whose relative L2 error is reported; by default one per field"""
     up_to_constant: tuple[str, ...] = ()
-    """Fields that are determined up to an additive constant"""
+    """Fields that are determined up to an additive constant; where there is time, up to one at each time"""
     true_parameters: dict[str, float] = field(default_factory=dict)
     """Values that trained parameters should find, inverse problems only"""
     model: ModelSpec = field(default_factory=ModelSpec)
@@ -99,6 +102,28 @@ class Problem:
             if not (hard and (self.hard or self.inputs) and c.name in self.hard_conditions)
             and not (periodic and self.periodic and c.kind == "periodic")
         )
+
+    def free(self, fields: Sequence[str]) -> bool:
+        """Whether all of them are determined up to a constant only."""
+        return set(fields) <= set(self.up_to_constant)
+
+    @cached_property
+    def times(self) -> Array:
+        """The times [T] of the points of `evaluation_points`, where each has points enough to know a constant from.
+
+        One time that stands for all otherwise (no time, or scattered points of many times).
+        """
+        if "t" not in self.domain.bounds:
+            return np.zeros(1)
+        points = self.reference.evaluation()[0]
+        times = np.unique(points[:, self.domain.axis("t")])
+        return times if len(points) >= 10 * len(times) else times[:1]
+
+    def time_of(self, points: Tensor) -> Tensor:
+        """Index [N] in `times` of the nearest time of each point [N, d]."""
+        t = points[:, self.domain.axis("t")].contiguous()
+        times = torch.as_tensor(self.times).to(t)
+        return torch.bucketize(t, (times[1:] + times[:-1]) / 2)
 
     def evaluation_points(self) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Points [N, d], reference values [N, m] and the mask [N, m] of those that count (not NaN).

@@ -140,8 +140,13 @@ def errors(problem: Problem, net: nn.Module, batch: int = 65_536) -> dict[str, f
     found: dict[str, float | None] = {}
     for name, fields in problem.metrics.items():
         columns = [problem.pde.fields.index(field) for field in fields]
-        metric = RelativeL2(set(fields) <= set(problem.up_to_constant))
-        metric.update(predicted[:, columns], torch.as_tensor(values)[:, columns])
+        free = problem.free(fields)
+        metric = RelativeL2(free, len(problem.times) if free else 1)
+        metric.update(
+            predicted[:, columns],
+            torch.as_tensor(values)[:, columns],
+            problem.time_of(torch.as_tensor(points)) if metric.groups > 1 else None,
+        )
         found[name] = float(metric.compute())
     return found
 

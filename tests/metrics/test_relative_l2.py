@@ -34,6 +34,23 @@ def test_a_constant_is_forgiven_only_where_asked():
     assert free.compute().item() == pytest.approx(0.1, rel=1e-5)
 
 
+def test_each_group_has_a_constant_of_its_own():
+    r = torch.randn(3, 50, dtype=torch.float64)
+    r = r - r.mean(1, keepdim=True) + 2
+    group = torch.arange(3).repeat_interleave(50)
+    shifted = (r + torch.tensor([[1.0], [-4.0], [0.5]], dtype=torch.float64)).reshape(-1)
+    own, one = RelativeL2(True, groups=3), RelativeL2(True)
+    order = torch.randperm(150)
+    for part in order.split(40):
+        own.update(shifted[part], r.reshape(-1)[part], group[part])
+        one.update(shifted[part], r.reshape(-1)[part])
+    assert own.compute() < 1e-7
+    assert one.compute() > 1
+    own.reset()
+    own.update(1.1 * r.reshape(-1) + group, r.reshape(-1), group)
+    assert own.compute().item() == pytest.approx(0.1, rel=1e-10)
+
+
 def test_it_stays_float64_when_its_module_is_cast():
     metric = RelativeL2().float()
     metric.update(torch.ones(3), torch.ones(3))

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 
 from pinnfuse import FusedResidualLoss, problems
+from pinnfuse.problems.windows import window
+from pinnfuse.training.marching import errors
 
 
 class Vortices(nn.Module):
@@ -74,5 +76,17 @@ def test_the_same_flow_by_its_stream_function(tmp_path):
     assert known.all() and np.allclose(values, Streams()(torch.from_numpy(points)).numpy(), atol=1e-12)
     start, data = read.conditions[0].sample(1000, dtype=torch.float64)
     assert torch.allclose(torch.stack([data["observed_psi"], data["observed_w"]], 1), Streams()(start))
+
+    class Drifting(nn.Module):  # psi has a constant of its own at each time
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Parameter(torch.ones((), dtype=torch.float64))
+
+        def forward(self, p):
+            return Streams()(p) + self.one * torch.cat([p[:, 0:1].sin(), torch.zeros_like(p[:, 0:1])], 1)
+
+    for part in (read, window(read, 0.0, 1.0)):
+        found = errors(part, Drifting())
+        assert found["stream"] < 1e-7 and found["vorticity"] < 1e-12
     with pytest.raises(ValueError, match="option `form` must be one of 'velocity', 'stream'; got 'vortex'"):
         problems.get("navier_stokes", "torus", form="vortex")
