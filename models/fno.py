@@ -55,9 +55,11 @@ class SpectralConvolution(nn.Module):
         if dims:
             out = torch.fft.ifftn(out, dim=dims, norm="ortho")
         imaginary = torch.view_as_real(out)[..., 1]
-        imaginary[..., 0] = 0.0  # of a mode that a real function has no imaginary part of: not every library ignores it
+        imaginary[
+            ..., 0
+        ].zero_()  # of a mode that a real function has no imaginary part of: not every library ignores it
         if 2 * (half - 1) == last:
-            imaginary[..., -1] = 0.0
+            imaginary[..., -1].zero_()
         return torch.fft.irfft(out, n=last, norm="ortho")
 
     def _corners(self, leading: Sequence[int]) -> list[tuple[slice, ...]]:

@@ -1,4 +1,4 @@
-"""Launch a generated linear operator on tensors of any strides."""
+"""Launch a generated linear operator, out[b, o, *space] = sum of its terms of u[b, c, *space]; any strides."""
 
 from __future__ import annotations
 
@@ -58,6 +58,12 @@ class Kernel:
 
     def __call__(self, arrays: Sequence[Tensor | None], weights: Tensor, tile: Tile | None = None) -> None:
         """Launch; the arrays have one dtype, `weights` are float64 for float64 and float32 for the others."""
+        first = arrays[-1]
+        assert first is not None
+        self.prepared(arrays, weights, tile)([first if a is None else a for a in arrays] + [weights])
+
+    def prepared(self, arrays: Sequence[Tensor | None], weights: Tensor, tile: Tile | None = None) -> Prepared:
+        """The launch on arrays of these shapes, strides and dtype, all of them and then the weights."""
         shapes = tuple([None if a is None else (a.shape, a.stride()) for a in arrays])
         first = arrays[-1]
         assert first is not None
@@ -67,7 +73,7 @@ class Kernel:
             if len(self._launches) >= REMEMBERED:
                 self._launches.clear()
             found = self._launches[key] = self._prepare(shapes, tile or self.tile, weights.dtype == torch.float64)
-        found([first if a is None else a for a in arrays] + [weights])
+        return found
 
     def _prepare(self, shapes: tuple[Shape | None, ...], tile: Tile, double: bool) -> Prepared:
         known = next(s for s in shapes if s is not None)
@@ -104,11 +110,6 @@ def module(layout: Layout) -> ModuleType:
 @lru_cache(maxsize=256)
 def kernel(layout: Layout) -> Kernel:
     return Kernel(module(layout).apply_kernel, layout.dimension, (0, 1), TILES[layout.dimension])
-
-
-def apply(layout: Layout, weights: Tensor, u: Tensor, out: Tensor, tile: Tile | None = None) -> None:
-    """out[b, o, *space] = sum of the layout's terms of u[b, c, *space]; weights in float32, or float64 for float64."""
-    kernel(layout)((out, u), weights, tile)
 
 
 def _extents(shape: tuple[int, ...], dimension: int) -> tuple[int, int, int]:

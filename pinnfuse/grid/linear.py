@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -229,8 +230,36 @@ def _run(u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[bool, 
     return _launch(u, operator, affine, scalar)
 
 
+class Plan(NamedTuple):
+    """A launch on fields of one shape, strides, dtype and device."""
+
+    launch: Any  # None for an empty field
+    viewed: bool
+    """The kernel takes the field as it is; else a contiguous copy."""
+    shape: torch.Size
+    weights: Tensor
+
+
+_plans: dict[Any, Plan] = {}
+"""Per operator and all that a plan depends on: to find its parts again would outlast a small field."""
+REMEMBERED = 1024
+
+
 def _launch(u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[bool, bool]) -> Tensor:
-    from pinnfuse.kernels.grid.apply import apply as kernel
+    key = (operator, affine, scalar, u.shape, u.stride(), u.dtype, u.device)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= REMEMBERED:
+            _plans.clear()
+        plan = _plans[key] = _plan(u, operator, affine, scalar)
+    out = u.new_empty(plan.shape)
+    if plan.launch is not None:
+        plan.launch((out, u if plan.viewed else u.contiguous(), plan.weights))
+    return out
+
+
+def _plan(u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[bool, bool]) -> Plan:
+    from pinnfuse.kernels.grid.apply import kernel
 
     d = operator.dimension
     shape, space = u.shape, u.shape[-d:]
@@ -238,15 +267,13 @@ def _launch(u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[boo
     inputs, outputs = operator.inputs, len(operator.outputs)
     batch = shape[:-d] if scalar[0] else shape[: -d - 1]
     out = u.new_empty(batch + space if scalar[1] else (*batch, outputs, *space))
-    if out.numel():
-        flat = len(batch) == 1
-        kernel(
-            layout,
-            weights,
-            u if flat and not scalar[0] else u.reshape(-1, inputs, *space),
-            out if flat and not scalar[1] else out.view(-1, outputs, *space),
-        )
-    return out
+    if not out.numel():
+        return Plan(None, True, out.shape, weights)
+    flat = u.reshape(-1, inputs, *space)
+    viewed = flat.data_ptr() == u.data_ptr()
+    flat = flat if viewed else u.contiguous().view(-1, inputs, *space)
+    launch = kernel(layout).prepared((out.view(-1, outputs, *space), flat), weights)
+    return Plan(launch, viewed, out.shape, weights)
 
 
 class _Apply(torch.autograd.Function):

@@ -8,6 +8,7 @@ import torch
 def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let CPU tensors through, keep sources out of the user's cache, and take tiles so small that small fields
     have some away from all ends."""
+    from pinnfuse.grid import linear
     from pinnfuse.kernels.grid import apply, run_flow
 
     if not torch.cuda.is_available():
@@ -16,6 +17,7 @@ def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
                 monkeypatch.setitem(table, d, tile)
         for remembered in (apply.kernel, run_flow.kernels):
             remembered.cache_clear()  # with other tiles
+        linear._plans.clear()
     monkeypatch.setenv("PINNFUSE_INTERPRET", "1")
     monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path_factory.getbasetemp() / "sources"))
 

@@ -171,3 +171,20 @@ def test_one_launch_each_way(name, monkeypatch):
     torch.autograd.grad(out, inputs, y, retain_graph=True)  # compiled
     assert launches(lambda: entry.run(grid, *inputs, backend="triton")) == 1
     assert launches(lambda: torch.autograd.grad(out, inputs, y, retain_graph=True)) == 1
+
+
+def test_plans_are_of_one_layout(where, interpreter):
+    """Fields in turn of other shapes, strides, dtypes, grids: each gets its own launch."""
+    base = torch.randn(3, 12, 14, device=where)
+    grids = [
+        Grid("x y", (0.1, h), boundary={"x": "periodic", "y": wall})
+        for h in (0.2, 0.3)
+        for wall in ("periodic", "neumann")
+    ]
+    views = [base, base[:, :, ::2], base.transpose(1, 2), base[:, 1:9, 2:10].expand(2, 3, 8, 8), base.double(), base[0]]
+    for _ in range(2):
+        for grid in grids:
+            for u in views:
+                found, truth = (laplacian(u, grid, backend=b) for b in ("triton", "torch"))
+                assert found.dtype == u.dtype and found.shape == u.shape
+                torch.testing.assert_close(found, truth, rtol=1e-4, atol=1e-3)
