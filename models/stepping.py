@@ -43,6 +43,7 @@ class Stepper:
         graph: bool = True,
     ):
         self.net, self.loss, self.optimizer, self.backward, self.graph = net, loss, optimizer, backward, graph
+        self._losses = loss.losses()
         self.batch: Mapping[str, Points] = {}
         """The points of the last step."""
         self.names: list[str] = []
@@ -115,10 +116,9 @@ class Stepper:
 
     def _prepare(self, batch: Batch, inside: CollocationStream | None) -> None:
         """A new graph for a new phase, other constants of the PDE, or other shapes."""
-        device = next(self.net.parameters()).device
         if not (self.graph and self.optimizer.capturable) or self._refused:
             inside = None
-        constants = tuple(tuple(term.constants.items()) for term in self.loss.losses())
+        constants = tuple(tuple(term.constants.items()) for term in self._losses)
         shapes = tuple((name, tuple(drawn.points.shape)) for name, drawn in batch.items())
         key = (self.optimizer.phase_index, id(self.optimizer.active), constants, shapes, id(inside), self.net.training)
         if key == self._key:
@@ -128,6 +128,7 @@ class Stepper:
         self._captured = self._jacobian = None
         if replaced:
             torch.cuda.empty_cache()  # a graph's memory goes back only then; a curriculum makes many
+        device = next(self.net.parameters()).device
         function = self._update if self.optimizer.capturable else self._closure
         if isinstance(self.optimizer.active, GaussNewton):
             function, self._jacobian = self._residuals, StepGraph(self._linearise, device)
