@@ -31,21 +31,23 @@ def times(
     """Milliseconds of a step per engine, about `seconds` of them each: at least 5 samples and at most 1,000.
 
     Every engine runs once more before (warm-up), then in rounds; a round gives each engine about a tenth of its time.
-    On a card a sample is one step, or the mean of so many that they take `SHORT`.
+    On a card a sample is one step, or the mean of so many that they take `SHORT`. A step with a `wait` only queues its
+    work, where torch does not see it: a sample is the mean of a round by the wall clock, waited for once.
     """
-    clock = _events if device.type == "cuda" else _wall
+    card = device.type == "cuda"
     found: dict[str, list[float]] = {name: [] for name in steps}
     counts: dict[str, int] = {}
     repeats: dict[str, int] = {}
+    clocks = {name: _queued if hasattr(s, "wait") else _events if card else _wall for name, s in steps.items()}
     for name, step in steps.items():
-        first = max(statistics.median(clock(step, inputs, 3)), 1e-3)
-        repeats[name] = math.ceil(SHORT / first) if device.type == "cuda" else 1
+        first = max(statistics.median(clocks[name](step, inputs, 3, 1)), 1e-3)
+        repeats[name] = math.ceil(SHORT / first) if card else 1
         counts[name] = max(1, min(100, int(100 * seconds / (first * repeats[name]))))
     total = {name: 0.0 for name in steps}
     for _ in range(10):
         for name, step in steps.items():
             if len(found[name]) < 5 or total[name] < 1e3 * seconds:
-                new = clock(step, inputs, counts[name], repeats[name])
+                new = clocks[name](step, inputs, counts[name], repeats[name])
                 found[name] += new
                 total[name] += sum(new) * repeats[name]
     return found
@@ -65,6 +67,18 @@ def _wall(step: Call, inputs: Sequence[Tensor], count: int, repeat: int = 1) -> 
             step(inputs[k % len(inputs)])
         found.append(1e3 * (time.perf_counter() - start) / repeat)
     return found
+
+
+def _queued(step: Any, inputs: Sequence[Tensor], count: int, repeat: int = 1) -> list[float]:
+    step(inputs[-1])
+    step.wait()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    for k in range(count * repeat):
+        step(inputs[k % len(inputs)])
+    step.wait()
+    return [1e3 * (time.perf_counter() - start) / (count * repeat)]
 
 
 def _events(step: Call, inputs: Sequence[Tensor], count: int, repeat: int = 1) -> list[float]:

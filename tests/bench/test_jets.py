@@ -149,6 +149,19 @@ def test_engines_take_turns() -> None:
     assert rounds[:6] == ["a", "b"] * 3
 
 
+def test_a_step_that_queues_its_work_is_waited_for_once_a_round() -> None:
+    calls: list[str] = []
+
+    def step(points: torch.Tensor) -> None:
+        calls.append("step")
+
+    step.wait = lambda: calls.append("wait")  # type: ignore[attr-defined]
+    found = timing.times({"queued": step}, [torch.zeros(1)], CPU, 0.001)["queued"]
+    rounds = "".join("s" if call == "step" else "w" for call in calls).split("sw")  # the first step of a round alone
+    assert len(rounds) > 5 and 5 <= len(found) <= 10
+    assert calls[-1] == "wait"
+
+
 def test_rows_reach_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     (row,) = run(Settings(["burgers"], [8], [1], [32], against=[], seconds=0.01), tmp_path, logger="wandb")
