@@ -55,7 +55,8 @@ class RelativeL2(Metric):
             group = torch.zeros(len(r), dtype=torch.long, device=r.device)
         parts = {"count": known.double(), "error": d, "error_square": d.square(), "reference": r}
         for name, part in (parts | {"reference_square": r.square()}).items():
-            getattr(self, name).index_add_(0, group, part.reshape(len(r), -1).sum(1))
+            sums = getattr(self, name).double()  # `to(float32)` of a module with metrics takes their sums along
+            setattr(self, name, sums.index_add(0, group, part.reshape(len(r), -1).sum(1)))
 
     def compute(self) -> Tensor:
         """The relative error; NaN without a point, infinite if the reference vanishes and the prediction does not."""

@@ -62,3 +62,10 @@ def test_bad_shapes_say_what_to_do():
         RelativeL2().update(torch.ones(3, 1), torch.ones(3))
     with pytest.raises(ValueError, match="one component; got 2"):
         RelativeL2(up_to_constant=True).update(torch.ones(3, 2), torch.ones(3, 2))
+
+
+def test_sums_of_a_module_in_float32_stay_exact():
+    module = torch.nn.ModuleList([RelativeL2()]).to(torch.float32)
+    p, r = torch.randn(2, 50, dtype=torch.float64)
+    module[0].update(p, r)
+    assert module[0].compute().item() == pytest.approx(((p - r).norm() / r.norm()).item(), rel=1e-14)
