@@ -63,11 +63,13 @@ def weights(folder):
     return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
 
 
-def test_a_killed_run_resumes_to_the_same_end(root, tmp_path):
-    schedule = phases(adam=200, ssbroyden=100)
+@pytest.mark.parametrize(
+    ("schedule", "rows"), [(phases(adam=200, ssbroyden=100), 3), (phases(adam=60, gauss_newton=120), 8)]
+)
+def test_a_killed_run_resumes_to_the_same_end(root, tmp_path, schedule, rows):
     whole = train(root, *SMALL, *schedule, "--out", str(tmp_path / "whole"))
     assert whole.returncode == 0, whole.stderr
-    process = begin(root, tmp_path / "killed", *SMALL, *schedule)
+    process = begin(root, tmp_path / "killed", *SMALL, *schedule, rows=rows)
     process.kill()
     process.communicate()
     assert not (tmp_path / "killed" / "summary.json").exists()
