@@ -124,6 +124,7 @@ def launch(
 class Prepared:
     """A launch of which all but the tensors is known; compiled once for each alignment of the tensors.
 
+    The kernel's parameters are tensors, `integers`, then `constants` in its order.
     For small kernels, where Triton's inspection of arguments and even a key for a table of launches outlast the work.
     """
 
@@ -143,6 +144,13 @@ class Prepared:
             bits |= pointer
         key = None if bits % 16 == 0 else tuple(pointer % 16 == 0 for pointer in pointers)
         run = self._runs.get(key)
+        if _rehearsal.asked is not None:
+            if run is None:
+                found = self.kernel.run(
+                    *tensors, *self._numbers, grid=self.grid, warmup=True, **self.constants, **self.options
+                )
+                _rehearsal.asked.append((found, tensors[0].device))
+            return
         if run is not None:
             run(*pointers, *self._rest)  # Triton takes addresses for what they are
             return

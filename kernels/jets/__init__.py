@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import triton
@@ -23,6 +24,7 @@ from pinnfuse.kernels.jets.network import dense_stack
 from pinnfuse.kernels.jets.paths import path, too_large
 from pinnfuse.kernels.jets.runner import TritonEngine
 from pinnfuse.kernels.jets.scheduled import ScheduledEngine
+from pinnfuse.kernels.measured import unmeasured
 
 
 def obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None) -> str:
@@ -57,11 +59,16 @@ def engine(
     if reason := too_large(space):
         remedy = "Ask for fewer derivatives at once, or use backend='torch'."
         raise BackendUnavailable(f"backend 'triton': {reason}. {remedy}")
+    like = operands[0]
+    channels = (space, tuple(outputs)) if plan is None else plan  # the plan names both
+    key = (program, channels, tuple(coefficients), precision, like.dtype, like.device, config.refused())
+    if (known := _known.get(key)) is not None:
+        return known.on(operands)
     by_schedule = partial(ScheduledEngine, program, operands, space, outputs, coefficients, plan, precision)
     if path(program, plan).kernels == "schedule":
         return by_schedule()
     by_stack = partial(TritonEngine, program, operands, space, outputs, coefficients, plan, precision)
-    device, width = operands[0].device, max(dense_stack(program).widths[1:-1])
+    device, width = like.device, max(dense_stack(program).widths[1:-1])
     name = choices.key(width, len(space), precision, device)
     base = config.launch(width, len(space), precision, loops(space), config.is_hopper(device))
     configuration = choices.known(name)
@@ -74,7 +81,17 @@ def engine(
         configuration = choices.tune(name, choices.candidates(base, width), seconds)
     if (configuration or base).scheduled:
         return by_schedule()
-    return by_stack(configuration=configuration)
+    made = by_stack(configuration=configuration)
+    if configuration is not None or not unmeasured(device):  # else it is still to be measured
+        if len(_known) >= REMEMBERED:
+            _known.clear()
+        _known[key] = made.on([])
+    return made
+
+
+_known: dict[Any, TritonEngine] = {}
+"""Engines without operands: all that a call need not find out again."""
+REMEMBERED = 64
 
 
 def _seconds(engine: JetEngine, columns: int, outputs: int, count: int = 16384) -> float:

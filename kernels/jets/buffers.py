@@ -66,7 +66,7 @@ def aligned(count: int) -> int:
 def bytes_of_a_point(engine: TritonEngine, given: Program | None) -> int:
     """Jets, adjoints and what else a chunk keeps; `given` are jets that an output transform reads."""
     space, stack = engine.space, engine.stack
-    item = engine.network.first.element_size()
+    item = engine.itemsize
     layers = stack.hidden + 1
     kept = (layers + (2 if engine.layered else layers)) * (2 * engine.parts or item) + layers * engine.saves * item
     per_point = len(space) * engine.width * kept
@@ -80,7 +80,6 @@ def points_of_a_chunk(engine: TritonEngine) -> int:
     c = engine.config
     tiles = max(1, min(c.scratch, SCRATCH_BYTES) // engine.bytes_per_point // c.rows)
     if c.thrifty and engine.hopper:  # chunks that every program takes an equal part of
-        device = engine.network.first.device
-        wave = config.programs(c, engine.width, multiprocessors(device))
+        wave = config.programs(c, engine.width, multiprocessors(engine.device))
         tiles = max(tiles // wave * wave, min(tiles, wave))
     return tiles * c.rows

@@ -12,10 +12,13 @@ from typing import Any
 
 import torch
 
+from pinnfuse.jets.hashed import hashed_once
+
 PARTS = {"float64": 0, "float32": 2, "bf16x3": 2, "tf32": 1}
 """bf16x3 (16 bits) is served by two halves (22 bits), at the same rate."""
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Launch:
     """Tiles of `rows` points; units in blocks of `block`, products in steps of `step`; (warps, stages) per kernel.
@@ -208,6 +211,11 @@ def chained(launch: Launch, width: int, depth: int, parts: int, activations: int
 
 
 _refused: list[str] = []
+
+
+def refused() -> bool:
+    """Whether `refuse_hopper` was called."""
+    return bool(_refused)
 
 
 def refuse_hopper(reason: str) -> None:

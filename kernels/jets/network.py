@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from pinnfuse.jets.hashed import hashed_once
 from pinnfuse.jets.program import Affine, Concatenate, Multiply, Operation, Program, Unary
 from pinnfuse.kernels.jets.pointwise import NotGenerated
 
@@ -35,6 +36,7 @@ class Tail:
     widths: tuple[int, ...]
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Stack:
     """`head (unary affine)+ tail`; the head is one affine layer of the points or any small program (an embedding).
@@ -172,8 +174,9 @@ class Operands:
     last_bias: Tensor
 
 
+@torch.no_grad()
 def gather(stack: Stack, operands: Sequence[Tensor], width: int) -> Operands:
-    """Collect a stack's operands; one copy each at most. Without a plain head, `first` has no columns."""
+    """A stack's operands without a graph, one copy each at most. Without a plain head, `first` has no columns."""
     like = operands[stack.layers[-1].operands[0]]
     last = stack.hidden + 1
 
@@ -181,7 +184,7 @@ def gather(stack: Stack, operands: Sequence[Tensor], width: int) -> Operands:
         layer = stack.layer(i)
         if layer is None:
             return like.new_empty(width, 0)
-        w = operands[layer.operands[0]].detach()
+        w = operands[layer.operands[0]]
         return _pad(w, w.shape[0] if i == last else width, w.shape[1] if i == 0 else width)
 
     def bias(i: int) -> Tensor:
@@ -189,13 +192,13 @@ def gather(stack: Stack, operands: Sequence[Tensor], width: int) -> Operands:
         rows = stack.widths[-1] if i == last else width
         if layer is None or len(layer.operands) < 2:
             return like.new_zeros(rows)
-        b = operands[layer.operands[1]].detach()
+        b = operands[layer.operands[1]]
         return functional.pad(b, (0, rows - b.shape[0])) if b.shape[0] < rows else b
 
     inner = range(1, last)
     hidden = torch.stack([weight(i) for i in inner]) if inner else like.new_empty(0, width, width)
     hidden_bias = torch.stack([bias(i) for i in inner]) if inner else like.new_empty(0, width)
-    ends = [t.contiguous() for t in (weight(0), bias(0), weight(last), bias(last))]
+    ends = [t.detach().contiguous() for t in (weight(0), bias(0), weight(last), bias(last))]
     return Operands(ends[0], ends[1], hidden, hidden_bias, ends[2], ends[3])
 
 

@@ -56,6 +56,7 @@ def path(program: Program, plan: JetPlan | None) -> Path:
     return Path("schedule", f"the network is recognised and Triton runs here; {no_stack}, {how}")
 
 
+@lru_cache(maxsize=256)
 def too_large(space: ChannelSpace) -> str:
     """Why the space is beyond the kernels, "" if it is not."""
     if space.order <= MAX_ORDER and (len(space) <= MAX_CHANNELS or loops(space)):

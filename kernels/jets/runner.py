@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -68,6 +69,21 @@ class _Head:
     saved: dict[int, Any] = field(default_factory=dict)
 
 
+@dataclass
+class _Sums:
+    """Sums over the points: all columns, gradients of the hidden weights [L, H, H], and of the head's operands.
+
+    Attributes:
+        per_equation, loss: if the kernels made them; then input weights are [H, d] instead of [d, H].
+    """
+
+    columns: Tensor
+    hidden: Tensor
+    head: list[Tensor | None]
+    per_equation: Tensor | None = None
+    loss: Tensor | None = None
+
+
 class TritonEngine(JetEngine):
     """A dense stack in one channel space. `chunk` is the number of points that go through together."""
 
@@ -82,6 +98,7 @@ class TritonEngine(JetEngine):
         precision: str,
         configuration: config.Launch | None = None,
     ):
+        like = operands[0]
         self.operands = operands
         self.space, self.outputs_read, self.plan = space, tuple(outputs), plan
         self.coefficients = tuple(coefficients)
@@ -91,7 +108,7 @@ class TritonEngine(JetEngine):
         self.module = module(self.spec)
         self.parts = config.PARTS[precision]
         widest = max(self.stack.widths[1:-1])
-        device = operands[self.stack.layers[-1].operands[0]].device
+        device, self.itemsize = like.device, like.element_size()
         self.looped = loops(space)
         together = 1 if self.looped else len(space)  # channels in registers at a time
         self.head = None
@@ -113,14 +130,36 @@ class TritonEngine(JetEngine):
         if not self.grouped:
             self.config = replace(self.config, groups=1)
         self.saves = any(name not in POLYNOMIAL for name in names)
-        self.network: Operands = gather(self.stack, operands, self.width)
-        self.folded = None
-        if self.stack.head is not None and self.stack.folds:
-            self.folded = Folded(self.stack.head, operands, self.width)
-            self.network = replace(self.network, first=self.folded.weight, first_bias=self.folded.bias)
         self.layered = self.config.thrifty and not self.chained
+        self.device = device
+        self.prepared: dict[Any, Any] = {}  # shared by the engines of all calls
         self.bytes_per_point = bytes_of_a_point(self, given)
         self.chunk = points_of_a_chunk(self)
+
+    def on(self, operands: list[Tensor]) -> TritonEngine:
+        """This engine for the operands of another call."""
+        engine = copy(self)
+        engine.operands = operands
+        engine.__dict__.pop("_gathered", None)
+        return engine
+
+    @property
+    def network(self) -> Operands:
+        return self._gathered[0]
+
+    @property
+    def folded(self) -> Folded | None:
+        return self._gathered[1]
+
+    @cached_property
+    @torch.no_grad()
+    def _gathered(self) -> tuple[Operands, Folded | None]:
+        """The operands as the kernels read them, and a head that became a layer."""
+        network = gather(self.stack, self.operands, self.width)
+        if self.stack.head is None or not self.stack.folds:
+            return network, None
+        folded = Folded(self.stack.head, self.operands, self.width)
+        return replace(network, first=folded.weight, first_bias=folded.bias), folded
 
     # -- the interface -------------------------------------------------------------------------------------------
 
@@ -133,24 +172,20 @@ class TritonEngine(JetEngine):
         values = torch.stack([task.trained[name] for name in plan.trained]) if trained else points
         residuals = points.new_empty(count, equations) if task.keep_residuals else points
         weights = points if task.point_weights is None else task.point_weights.expand(count, equations).contiguous()
-        sums, hidden, head = self._run(
-            points,
-            LOSS_AND_GRADIENT if gradient else LOSS,
-            constants,
-            (values, data, task.equation_weights, weights, points, residuals),
-            task.point_weights is not None,
-            task.keep_residuals,
-            wanted,
-        )
+        given = (values, data, task.equation_weights, weights, points, residuals)
+        mode = LOSS_AND_GRADIENT if gradient else LOSS
+        weighted, keep = task.point_weights is not None, task.keep_residuals
+        sums = self._run(points, mode, constants, given, weighted, keep, wanted)
         start = self.stack.widths[-1] * self.width
-        per_equation = sums[start : start + equations] / count
-        total = (per_equation * task.equation_weights).sum()
-        parameters = (
-            sums[start + equations : start + equations + trained].unbind(0) if trained_wanted else [None] * trained
-        )
-        operand_gradients = self._gradients(sums, hidden, head, wanted, equations + trained)
-        kept = residuals if task.keep_residuals else None
-        return LossResult(total, per_equation, kept, operand_gradients, list(parameters))
+        per_equation, total = sums.per_equation, sums.loss
+        if per_equation is None or total is None:
+            per_equation = sums.columns[start : start + equations] / count
+            total = (per_equation * task.equation_weights).sum()
+        parameters: list[Tensor | None] = [None] * trained
+        if trained_wanted and trained:
+            parameters = list(sums.columns[start + equations : start + equations + trained].unbind(0))
+        operand_gradients = self._gradients(sums, wanted, equations + trained)
+        return LossResult(total, per_equation, residuals if keep else None, operand_gradients, parameters)
 
     def outputs(self, points: Tensor) -> Tensor:
         points = points.contiguous()
@@ -163,9 +198,9 @@ class TritonEngine(JetEngine):
     def adjoint(self, points: Tensor, gradient: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         points = points.contiguous()
         given = (points, points, points, points, gradient.contiguous(), points)
-        sums, hidden, head = self._run(points, ADJOINT, self.coefficients, given, False, False, wanted)
+        sums = self._run(points, ADJOINT, self.coefficients, given, False, False, wanted)
         extra = 0 if self.plan is None else len(self.plan.residuals) + len(self.plan.trained)
-        return self._gradients(sums, hidden, head, wanted, extra)
+        return self._gradients(sums, wanted, extra)
 
     @property
     def report(self) -> str:
@@ -187,40 +222,45 @@ class TritonEngine(JetEngine):
         """Rows of sums for the input weights: d, or two sets of them (see looped.py)."""
         return self.stack.widths[0] * (2 if self.looped else 1)
 
-    def _gradients(
-        self, sums: Tensor, hidden: Tensor, result: list[Tensor | None], wanted: Sequence[bool], extra: int
-    ) -> list[Tensor | None]:
-        """Add the gradients in the sums to `result`; `extra` numbers stand between output weights and biases."""
-        stack, width, m = self.stack, self.width, self.stack.widths[-1]
-        start = m * width + extra
-        rows = sums[start + m :]
-        biases = rows[: (stack.hidden + 1) * width].view(stack.hidden + 1, width).flip(0)
+    def _gradients(self, sums: _Sums, wanted: Sequence[bool], extra: int) -> list[Tensor | None]:
+        """Add the gradients in the sums to the head's; `extra` numbers stand between output weights and biases."""
+        if not any(wanted):
+            return sums.head
+        stack, width, m, result, columns = self.stack, self.width, self.stack.widths[-1], sums.head, sums.columns
+        last, start, d = stack.hidden + 1, m * width + extra, stack.widths[0]
+        biases, inputs = columns[start + m :].split_with_sizes([last * width, self._input_rows * width])
+        by_layer = biases.view(last, width).unbind(0)  # the highest layer first
+        if sums.per_equation is not None:
+            first = inputs.view(width, d)
+        elif self.looped:  # two sets of them
+            first = inputs.view(-1, d, width).sum(0).t()
+        else:
+            first = inputs.view(d, width).t()
+        hidden = sums.hidden.unbind(0) if stack.hidden and sums.hidden.dim() == 3 else ()
 
         def add(position: int, value: Tensor) -> None:
-            if wanted[position]:
-                current = result[position]
-                result[position] = value if current is None else current + value
+            current = result[position]
+            result[position] = value if current is None else current + value
 
-        inputs = rows[(stack.hidden + 1) * width :].view(-1, stack.widths[0], width).sum(0)  # of the input weights
         if self.folded is not None:
             gradients = Gradients(wanted)
-            self.folded.adjoint(inputs, biases[0], gradients)
+            self.folded.adjoint(first.t(), by_layer[-1], gradients)
             result = gradients.operands
-        for i in range(stack.hidden + 2):
+        for i in range(last + 1):
             layer = stack.layer(i)
             if layer is None:
                 continue
-            outs, ins, last = stack.widths[i + 1], stack.widths[i], i == stack.hidden + 1
+            outs, ins = stack.widths[i + 1], stack.widths[i]
             if wanted[layer.operands[0]]:
                 if i == 0:
-                    value = inputs[:, :outs].t()
-                elif last:
-                    value = sums[: m * width].view(m, width)[:, :ins]
+                    value = _cut(first, outs, d)
+                elif i == last:
+                    value = _cut(columns[: m * width].view(m, width), m, ins)
                 else:
-                    value = hidden[i - 1, :outs, :ins]
+                    value = _cut(hidden[i - 1], outs, ins)
                 add(layer.operands[0], value)
-            if len(layer.operands) > 1:
-                add(layer.operands[1], sums[start : start + m] if last else biases[i, :outs])
+            if len(layer.operands) > 1 and wanted[layer.operands[1]]:
+                add(layer.operands[1], columns[start : start + m] if i == last else _cut(by_layer[last - 1 - i], outs))
         return result
 
     def _given(self, points: Tensor) -> Tensor:
@@ -260,7 +300,7 @@ class TritonEngine(JetEngine):
         weighted: bool,
         keep: bool,
         wanted: Sequence[bool],
-    ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
+    ) -> _Sums:
         """`_launches` on the points' device, which need not be the current one."""
         with torch.cuda.device(points.device) if points.is_cuda else nullcontext():
             run = partial(self._launches, points, mode, constants, given, weighted, keep, wanted)
@@ -285,8 +325,8 @@ class TritonEngine(JetEngine):
         weighted: bool,
         keep: bool,
         wanted: Sequence[bool],
-    ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
-        """All launches of one call: sums [columns], hidden weight gradients [L, H, H], the head's gradients."""
+    ) -> _Sums:
+        """All launches of one call."""
         c, net, stack, kernels = self.config, self.network, self.stack, self.module
         depth, width, block = stack.hidden, self.width, c.block
         values, data, equation_weights, point_weights, adjoint, result = given
@@ -295,8 +335,8 @@ class TritonEngine(JetEngine):
         processors = multiprocessors(points.device)
         if mode == LOSS_AND_GRADIENT and fused.applies(self, points):
             inputs = (values, data, equation_weights, point_weights)
-            sums, hidden = fused.run(self, points, coefficients, inputs, result, weighted, keep, self.columns)
-            return sums, hidden, Gradients(wanted).operands
+            done = fused.run(self, points, coefficients, inputs, result, weighted, keep)
+            return _Sums(done.sums, done.hidden, [None] * len(wanted), done.per_equation, done.loss)
         need_weights = backward and any(wanted[layer.operands[0]] for layer in stack.hidden_layers)
         blocks = (width // c.gradient_block) ** 2 * (1 if self.layered else max(depth, 1))
         split = max(1, processors * 2 // blocks) if need_weights else 1
@@ -431,8 +471,16 @@ class TritonEngine(JetEngine):
             if need_weights and not self.layered:
                 add_weight_gradients(0, 1)
         if mode == OUTPUTS:
-            return points, points, []
+            return _Sums(points, points, [])
         used = -(-min(count, self.chunk) // c.rows)
         sums = sum_rows(buffers.sums[:used])
         hidden = sum_rows(buffers.weights[:split].flatten(1)).view_as(net.hidden) if need_weights else points
-        return sums, hidden, found.operands
+        return _Sums(sums, hidden, found.operands)
+
+
+def _cut(padded: Tensor, *shape: int) -> Tensor:
+    """The part of a shape."""
+    for axis, size in enumerate(shape):
+        if padded.shape[axis] != size:
+            padded = padded.narrow(axis, 0, size)
+    return padded

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from pinnfuse.jets.hashed import hashed_once
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets.network import Stack, Tail
@@ -15,6 +16,7 @@ LOSS, LOSS_AND_GRADIENT, OUTPUTS, ADJOINT = range(4)
 """What the kernel of the output layer computes; the last: for a given adjoint of the outputs."""
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Spec:
     """What a source depends on."""

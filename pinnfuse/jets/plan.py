@@ -10,6 +10,7 @@ from typing import Any
 import sympy
 import torch
 
+from pinnfuse.jets.hashed import hashed_once
 from pinnfuse.jets.space import ChannelSpace, MultiIndex, Operator
 from pinnfuse.pde import PDE, Jet, torch_function
 
@@ -22,6 +23,7 @@ class Output:
     channel: int
 
 
+@hashed_once
 @dataclass(frozen=True)
 class JetPlan:
     """What to propagate (`space`), what to read off (`outputs`), and the residuals as functions of what was read.

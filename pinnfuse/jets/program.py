@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pinnfuse.jets.hashed import hashed_once
+
 
 @dataclass(frozen=True)
 class Affine:
@@ -83,6 +85,7 @@ class Select:
 Operation = Affine | Scale | Shift | Unary | Add | Multiply | Concatenate | Select
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Program:
     """Operations in order; value 0 is the points, value i the result of operation i - 1; the last one is the output.

@@ -23,6 +23,8 @@ from itertools import product
 
 import sympy
 
+from pinnfuse.jets.hashed import hashed_once
+
 MultiIndex = tuple[int, ...]
 
 
@@ -49,6 +51,7 @@ class Term:
     factors: tuple[int, ...]
 
 
+@hashed_once
 @dataclass(frozen=True)
 class ChannelSpace:
     """Channels carried through a network: `indices` (downward closed, value first), then one per operator."""
