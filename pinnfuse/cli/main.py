@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.markup import escape
 
 from pinnfuse.cli import compiling, fluid, grid, operators, physarum, profiling
 from pinnfuse.cli.parsing import names
+from pinnfuse.cli.progress import progress
 from pinnfuse.errors import BackendUnavailable, ProcessDied
 
 
@@ -61,7 +63,8 @@ def _parser() -> ArgumentParser:
     verify = ArgumentParser(
         description="Every PDE, network, operator on grids and backend against float64; exit status 1 on a failure."
     )
-    verify.add_argument("--quick", action="store_true", help="fewer points")
+    verify.add_argument("--quick", action="store_true", help="fewer points, one case of each mechanism")
+    verify.add_argument("--jobs", type=int, default=None, help="processes; 1: this one. Half of the cores, up to 8")
     verify.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     verify.add_argument(
         "--part", choices=["all", "networks", "grid", "physarum"], default="all", help="what to compare"
@@ -119,22 +122,27 @@ def _doctor(options: Namespace) -> int:
 
 
 def _verify(options: Namespace) -> int:
-    from pinnfuse.verification import OperatorRow, Row, run, run_operators, run_physarum, show, summary
+    from pinnfuse import verification
 
     device = _device(options.device)
     console = _console(stderr=options.json)
-    with console.status("comparing with float64") as status:
-        wanted = {"networks", "grid", "physarum"} if options.part == "all" else {options.part}
-        rows = run(device, options.quick, lambda text: status.update(text)) if "networks" in wanted else []
-        fields = run_operators(device, options.quick, status.update) if "grid" in wanted else []
-        fields += run_physarum(device, options.quick, status.update) if "physarum" in wanted else []
-    both: list[Row | OperatorRow] = [*rows, *fields]
+    if options.jobs is not None and options.jobs < 1:
+        raise ValueError(f"--jobs: expected at least 1 process; got {options.jobs}.")
+    tasks: list[Any] = []
+    if options.part in ("all", "networks"):
+        tasks += verification.network_tasks(device, options.quick)
+    if options.part in ("all", "grid"):
+        tasks += verification.operator_tasks(device, options.quick)
+    if options.part in ("all", "physarum"):
+        tasks += verification.physarum_tasks(options.quick)
+    with progress("comparing with float64", console) as report:
+        rows = verification.run_tasks(tasks, device, options.jobs or verification.default_jobs(device), report)
     if options.json:
-        Console(soft_wrap=True).print_json(data=[row.as_dict() for row in both])
-        console.print(summary(both), highlight=False)
+        Console(soft_wrap=True).print_json(data=[row.as_dict() for row in rows])
+        console.print(verification.summary(rows), highlight=False)
     else:
-        show(both, console, options.full)
-    return 1 if any(row.status == "failed" for row in both) else 0
+        verification.show(rows, console, options.full)
+    return 1 if any(row.status == "failed" for row in rows) else 0
 
 
 def _bench_jets(options: Namespace) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,22 +24,35 @@ FOURTH = PDE("u", "x y", equations={"plate": "u_xxxx + 2*u_xxyy + u_yyyy + u_xxx
 Case = tuple[str, str, PDE, nn.Module, Tensor]
 
 
-def cases(count: int) -> Iterator[Case]:
-    """(PDE, network, PDE itself, float64 network, `count` points), the same at every call."""
+def cases() -> dict[str, Callable[[int], Case]]:
+    """By name, what makes (PDE, network, PDE itself, float64 network, so many points), the same at every call."""
+    found: dict[str, Callable[[int], Case]] = {}
     for name, names in problems.available().items():
-        for problem_name in names:
-            problem = problems.get(name, problem_name)
-            bounds = [tuple(problem.domain.bounds[c]) for c in problem.pde.coordinates]
-            torch.manual_seed(0)
-            net = models.for_problem(problem, **_small(problem.model.kwargs))
-            label = f"{problem.model.name}{', hard constraints' if problem.hard else ''}"
-            yield problem_name, label, problem.pde, _stirred(net), _points(bounds, count)
-    for label, net in _networks():
-        yield "all features", label, EVERYTHING, _stirred(net), _points([(0.0, 1.0), (-1.0, 1.0)], count)
-    for activation in models.ACTIVATIONS:
-        torch.manual_seed(0)
-        net = models.MLP(2, 1, width=12, depth=2, activation=activation)
-        yield "fourth order", activation, FOURTH, _stirred(net), _points([(-1.0, 1.0), (-1.0, 1.0)], count)
+        found |= {problem: partial(_problem, name, problem) for problem in names}
+    found |= {f"all features, {label}": partial(_everything, label) for label in _networks()}
+    found |= {f"fourth order, {activation}": partial(_fourth, activation) for activation in models.ACTIVATIONS}
+    return found
+
+
+def _problem(name: str, problem_name: str, count: int) -> Case:
+    torch.manual_seed(0)
+    problem = problems.get(name, problem_name)
+    bounds = [tuple(problem.domain.bounds[c]) for c in problem.pde.coordinates]
+    net = models.for_problem(problem, **_small(problem.model.kwargs))
+    label = f"{problem.model.name}{', hard constraints' if problem.hard else ''}"
+    return problem_name, label, problem.pde, _stirred(net), _points(bounds, count)
+
+
+def _everything(label: str, count: int) -> Case:
+    torch.manual_seed(0)
+    net = _networks()[label]()
+    return "all features", label, EVERYTHING, _stirred(net), _points([(0.0, 1.0), (-1.0, 1.0)], count)
+
+
+def _fourth(activation: str, count: int) -> Case:
+    torch.manual_seed(0)
+    net = models.MLP(2, 1, width=12, depth=2, activation=activation)
+    return "fourth order", activation, FOURTH, _stirred(net), _points([(-1.0, 1.0), (-1.0, 1.0)], count)
 
 
 def _small(options: dict[str, Any]) -> dict[str, Any]:
@@ -47,23 +61,24 @@ def _small(options: dict[str, Any]) -> dict[str, Any]:
     return size | ({"fourier_features": 16} if options.get("fourier_features") else {})
 
 
-def _networks() -> Iterator[tuple[str, nn.Module]]:
-    torch.manual_seed(0)
+def _networks() -> dict[str, Callable[[], nn.Module]]:
     box: Any = {"bounds": [(0.0, 1.0), (-1.0, 1.0)]}
-    for activation in models.ACTIVATIONS:
-        yield activation, models.MLP(2, 2, width=16, depth=3, activation=activation)
-    yield "one layer of 20", models.MLP(2, 2, width=20, depth=1)
-    yield "residual blocks", models.MLP(2, 2, width=16, depth=3, residual=True)
-    yield "factorised weights", models.MLP(2, 2, width=16, depth=2, weight_factorisation=True)
-    yield "periodic embedding", models.MLP(2, 2, width=16, depth=2, periods={1: 2.0}, harmonics=2, **box)
-    yield "Fourier features", models.MLP(2, 2, width=16, depth=2, fourier_features=16, **box)
-    yield "gates (modified MLP)", models.ModifiedMLP(2, 2, width=16, depth=2, **box)
-    yield "gates (PirateNet)", models.PirateNet(2, 2, width=16, depth=1, **box)
-    yield "sines (SIREN)", models.Siren(2, 2, width=16, depth=2, **box)
+    small: Any = {"width": 16, "depth": 2}
+    mlp = partial(models.MLP, 2, 2)
     reflected = {"x": "-cos(pi*(x + 1)/2)"}
-    yield "reflected inputs", models.InputTransform(models.MLP(2, 2, width=16, depth=2), reflected, "tx")
     transform = {"u": "sin(pi*x) + t*(1 - x**2)*u", "v": "exp(-t)*v/(1 + x**2)"}
-    yield "hard constraints", models.OutputTransform(models.MLP(2, 2, width=16, depth=2), transform, "uv", "tx")
+    return {name: partial(mlp, width=16, depth=3, activation=name) for name in models.ACTIVATIONS} | {
+        "one layer of 20": partial(mlp, width=20, depth=1),
+        "residual blocks": partial(mlp, width=16, depth=3, residual=True),
+        "factorised weights": partial(mlp, **small, weight_factorisation=True),
+        "periodic embedding": partial(mlp, **small, periods={1: 2.0}, harmonics=2, **box),
+        "Fourier features": partial(mlp, **small, fourier_features=16, **box),
+        "gates (modified MLP)": partial(models.ModifiedMLP, 2, 2, **small, **box),
+        "gates (PirateNet)": partial(models.PirateNet, 2, 2, width=16, depth=1, **box),
+        "sines (SIREN)": partial(models.Siren, 2, 2, **small, **box),
+        "reflected inputs": lambda: models.InputTransform(mlp(**small), reflected, "tx"),
+        "hard constraints": lambda: models.OutputTransform(mlp(**small), transform, "uv", "tx"),
+    }
 
 
 def _stirred(net: nn.Module) -> nn.Module:

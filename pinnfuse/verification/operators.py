@@ -6,7 +6,7 @@ of the dtype, relative to the largest magnitude; half precision rounds its resul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +22,10 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 ROUNDINGS = 30.0
 HEAT = "heat, 9 steps"
 SAMPLES = tuple(f"sample {mode}" for mode in ("nearest", "bilinear", "bicubic"))
+HALF = ("gradient", "sample bilinear", HEAT)
+"""Operators that quick runs take in half precision: of each kind of kernel one."""
+COMPILATION = {"diffusion": 10.0, "convection van_leer": 10.0, "convection weno5": 20.0, "convection": 6.0}
+"""Seconds to compile a kernel and its backward for a periodic axis, by the start of the operator's name."""
 
 
 @dataclass(frozen=True)
@@ -86,53 +90,84 @@ def compare(entry: Entry, grid: Grid, inputs: list[Tensor], backend: str, dtype:
     return worst, errors[worst]
 
 
-def run_operators(
-    device: torch.device, quick: bool = False, report: Callable[[str], None] = lambda text: None
-) -> list[OperatorRow]:
-    """Every operator on 2-D grids (linear ones on 1-D and 3-D too, without `quick`), in every backend and precision."""
-    return list(_rows(device, quick, report))
+@dataclass(frozen=True)
+class OperatorTask:
+    """An operator by its name on a grid by its label, in one backend."""
 
+    operator: str
+    grid: str
+    backend: str
+    dtypes: tuple[str, ...]
+    seconds: float
 
-def _rows(device: torch.device, quick: bool, report: Callable[[str], None]) -> Iterator[OperatorRow]:
-    for name, entry, label, grid, space in _cases(quick):
-        report(f"grid: {name}")
+    @property
+    def label(self) -> str:
+        return f"{self.operator}, {self.grid}, {', '.join((self.backend, *self.dtypes))}"
+
+    def rows(self, device: torch.device) -> list[OperatorRow]:
+        entry, grid, space = cases()[self.operator, self.grid]
         inputs = [x.to(device) for x in draw(entry, grid, (2,), space)]
-        for backend in ("torch", "triton"):
-            for text, dtype in DTYPES.items():
-                key = (name, label, backend, text)
-                try:
-                    quantity, error = compare(entry, grid, inputs, backend, dtype)
-                except BackendUnavailable as reason:
-                    yield OperatorRow(*key, "skipped", note=str(reason).partition(": ")[2][:200])
-                    break
-                bound = allowed(name, dtype)
-                status = "ok" if error <= bound else "failed"
-                yield OperatorRow(*key, status, quantity, error, bound)
+        found = []
+        for text in self.dtypes:
+            key, dtype = (self.operator, self.grid, self.backend, text), DTYPES[text]
+            try:
+                quantity, error = compare(entry, grid, inputs, self.backend, dtype)
+            except BackendUnavailable as reason:
+                found.append(OperatorRow(*key, "skipped", note=str(reason).partition(": ")[2][:200]))
+                break
+            bound = allowed(self.operator, dtype)
+            found.append(OperatorRow(*key, "ok" if error <= bound else "failed", quantity, error, bound))
+        return found
+
+    def lost(self, why: str) -> OperatorRow:
+        return OperatorRow(self.operator, self.grid, self.backend, " and ".join(self.dtypes), "failed", note=why)
 
 
-def _cases(quick: bool) -> Iterator[tuple[str, Entry, str, Grid, tuple[int, ...]]]:
-    """Operator, its name, grid, its label, points per axis."""
-    for name, entry in OPERATORS.items():
-        for dimension in (2,) if quick or not entry.linear else (1, 2, 3):
-            if dimension >= entry.least:
-                for label, grid in grids(dimension):
-                    space = ((300,), (20, 150), (8, 10, 40))[dimension - 1]
-                    yield name, entry, f"{dimension}-D {label}", grid, space
-    for name in SAMPLES:
-        for dimension in (2,) if quick else (1, 2, 3):
+def operator_tasks(device: torch.device, quick: bool = False) -> list[OperatorTask]:
+    """Every operator on every grid; on a card a task for each precision of a kernel.
+
+    With `quick`, two axes at most; convection in skew form, which holds both others; walls of convection and
+    diffusion on one axis, as kernels repeat them for each; half precision of the operators in `HALF`.
+    """
+    found = []
+    for name, label in cases():
+        if quick and not _is_quick(name, label):
+            continue
+        found.append(OperatorTask(name, label, "torch", tuple(DTYPES), 1.0))
+        kernels = tuple(DTYPES) if not quick or name in HALF else ("float32", "float64")
+        seconds = next((s for start, s in COMPILATION.items() if name.startswith(start)), 4.0)
+        seconds *= (4.0 if "walls" in label else 1.0) * (1.0 if "1-D" in label else 2.0)
+        if device.type == "cuda":
+            found += [OperatorTask(name, label, "triton", (dtype,), seconds) for dtype in kernels]
+        else:
+            found.append(OperatorTask(name, label, "triton", kernels, 0.0))
+    return found
+
+
+def _is_quick(name: str, label: str) -> bool:
+    if name.startswith("convection") and not name.endswith("skew"):
+        return False
+    if name == "diffusion" or name.startswith("convection"):
+        return label in ("2-D periodic", "1-D walls")
+    return label in ("2-D periodic", "2-D walls")
+
+
+def cases() -> dict[tuple[str, str], tuple[Entry, Grid, tuple[int, ...]]]:
+    """Of each operator and grid, by their names: what to run, on what grid, of how many points along each axis."""
+    found: dict[tuple[str, str], tuple[Entry, Grid, tuple[int, ...]]] = {}
+    sampled = {name: _sampled(name) for name in SAMPLES}
+    for name, entry in (OPERATORS | sampled).items():
+        spaces = ((300,), (20, 50), (8, 10, 12)) if name in sampled else ((300,), (20, 150), (8, 10, 40))
+        for dimension in range(entry.least, 4 if entry.linear else 3):
             for label, grid in grids(dimension):
-                yield (
-                    name,
-                    _sampled(name),
-                    f"{dimension}-D {label}",
-                    grid,
-                    ((300,), (20, 50), (8, 10, 12))[dimension - 1],
-                )
+                found[name, f"{dimension}-D {label}"] = entry, grid, spaces[dimension - 1]
+    heated = Entry(("scalar",), _heat, lambda *_: [], True)
     walls = {"x": (Dirichlet(0.3), Neumann(-0.2)), "y": "periodic"}
-    for label, boundary in {"periodic": "periodic", "walls": walls}.items():  # in tiles with halos, and in one tile
+    for label, boundary in {"periodic": "periodic", "walls": walls}.items():
         grid = Grid("x y", (0.7, 0.9), boundary=boundary, centring="cell")
-        for space in ((20, 150),) if quick else ((20, 150), (20, 30)):
-            yield HEAT, Entry(("scalar",), _heat, lambda *_: [], True), f"2-D {label}", grid, space
+        found[HEAT, f"2-D {label}"] = heated, grid, (20, 150)  # in tiles with halos
+        found[HEAT, f"2-D {label}, one tile"] = heated, grid, (20, 30)
+    return found
 
 
 def _heat(grid: Grid, u: Tensor, backend: str = "auto") -> Tensor:

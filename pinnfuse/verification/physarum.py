@@ -3,7 +3,7 @@ the field on a torus, which a step multiplies by 1 - decay after its deposits, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,44 +17,60 @@ SHAPE = (33, 50)
 NAMES = ("x", "y", "heading", "field")
 
 
-def cases() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Options of colonies that together take every path of the stages."""
+def cases() -> dict[str, dict[str, Any]]:
+    """By name, options of colonies that together take every path of the stages; the same at every call."""
     generator = torch.Generator().manual_seed(0)
     field = torch.rand(SHAPE, generator=generator)
-    yield "torus", {"field": field, "jitter": 5.0}
     maps = {"food": torch.rand(SHAPE, generator=generator), "obstacles": torch.rand(SHAPE, generator=generator) < 0.1}
     everything = {"boundary": "walls", "sensing": "bilinear", "deposits": "two-stage", "species": 3}
     matrix = torch.randn(3, 3, generator=generator)
-    yield "walls, bilinear, 3 species, maps", {"field": field, "attraction": matrix} | everything | maps
-    yield "highest sensor, random ties", {"field": field.round(), "steering": "argmax", "ties": "random"}
+    return {
+        "torus": {"field": field, "jitter": 5.0},
+        "walls, bilinear, 3 species, maps": {"field": field, "attraction": matrix} | everything | maps,
+        "highest sensor, random ties": {"field": field.round(), "steering": "argmax", "ties": "random"},
+    }
 
 
-def run_physarum(
-    device: torch.device, quick: bool = False, report: Callable[[str], None] = lambda text: None
-) -> list[OperatorRow]:
-    """Rows of "same bits" (share of numbers that differ, which must be 0) and "sum of the field" (relative error)."""
-    return list(_rows(device, 2 if quick else 20, report))
+@dataclass(frozen=True)
+class PhysarumTask:
+    """A colony by its name: rows of "same bits" (share of numbers that differ, which must be 0) and "sum of the field"
+    (relative error)."""
+
+    name: str
+    dtype: str
+    steps: int
+    seconds: float = 4.0
+
+    @property
+    def label(self) -> str:
+        return f"physarum, {self.name}, {self.dtype}"
+
+    def rows(self, device: torch.device) -> list[OperatorRow]:
+        dtype = DTYPES[self.dtype]
+        given = cases()[self.name] | {"agents": 300, "sensor_distance": 6.0, "seed": 3, "dtype": dtype}
+        truth = Physarum(SHAPE, backend="torch", **given).run(self.steps)
+        found = []
+        for backend in ("torch", "triton"):
+            key = (self.name, backend, self.dtype)
+            try:
+                ours = Physarum(SHAPE, backend=backend, device=device, **given)
+            except BackendUnavailable as reason:
+                found.append(OperatorRow("physarum", *key, "skipped", note=str(reason).partition(": ")[2][:200]))
+                continue
+            error = differing(ours.run(self.steps), truth)
+            found.append(OperatorRow("physarum", *key, "ok" if error == 0 else "failed", "same bits", error, 0.0))
+            if self.name == "torus":
+                error, bound = sum_error(ours), _rounding(dtype)
+                status = "ok" if error <= bound else "failed"
+                found.append(OperatorRow("physarum, sum", *key, status, "sum of the field", error, bound))
+        return found
+
+    def lost(self, why: str) -> OperatorRow:
+        return OperatorRow("physarum", self.name, "torch and triton", self.dtype, "failed", note=why)
 
 
-def _rows(device: torch.device, steps: int, report: Callable[[str], None]) -> Iterator[OperatorRow]:
-    for label, options in cases():
-        report(f"physarum: {label}")
-        for text, dtype in DTYPES.items():
-            given = options | {"agents": 300, "sensor_distance": 6.0, "seed": 3, "dtype": dtype}
-            truth = Physarum(SHAPE, backend="torch", **given).run(steps)
-            for backend in ("torch", "triton"):
-                key = ("physarum", label, backend, text)
-                try:
-                    ours = Physarum(SHAPE, backend=backend, device=device, **given)
-                except BackendUnavailable as reason:
-                    yield OperatorRow(*key, "skipped", note=str(reason).partition(": ")[2][:200])
-                    continue
-                error = differing(ours.run(steps), truth)
-                yield OperatorRow(*key, "ok" if error == 0 else "failed", "same bits", error, 0.0)
-                if label == "torus":
-                    error, bound = sum_error(ours), _rounding(dtype)
-                    status = "ok" if error <= bound else "failed"
-                    yield OperatorRow("physarum, sum", label, backend, text, status, "sum of the field", error, bound)
+def physarum_tasks(quick: bool = False) -> list[PhysarumTask]:
+    return [PhysarumTask(name, dtype, 2 if quick else 20) for name in cases() for dtype in DTYPES]
 
 
 def differing(ours: Physarum, truth: Physarum) -> float:

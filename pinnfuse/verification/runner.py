@@ -1,18 +1,16 @@
-"""The loop of `pinnfuse verify`."""
+"""Networks and PDEs of `pinnfuse verify`: rows, and the tasks that find them."""
 
 from __future__ import annotations
 
-import platform
 import warnings
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
 
 from pinnfuse import BackendUnavailable
 from pinnfuse.jets import NotRecognised, recognise
+from pinnfuse.models import ACTIVATIONS
 from pinnfuse.verification.cases import WithoutClosedForm, cases
 from pinnfuse.verification.compare import Comparison
 
@@ -44,47 +42,88 @@ class Row:
         return asdict(self)
 
 
-def run(device: torch.device, quick: bool = False, report: Callable[[str], None] = lambda text: None) -> list[Row]:
-    """Compare every case in every way that can run on `device`; `report` is told what is being done.
+QUICK_FORWARD = ("poisson_nd", "all features, tanh", "fourth order, tanh")
+"""What quick runs take through forward mode: a Laplacian of many coordinates, nonlinear and mixed terms, order 4."""
 
-    With `quick`, 33 points instead of 1,025; neither is a multiple of a tile.
-    """
-    rows: list[Row] = []
-    broken = ""  # why Triton is not tried again
-    for pde_name, network, pde, net, points in cases(33 if quick else 1025):
-        report(f"{pde_name}, {network}")
+
+@dataclass(frozen=True)
+class NetworkTask:
+    """A case by its name, one path or several, and dtypes; `count` points, which is no multiple of a tile."""
+
+    name: str
+    paths: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    count: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {', '.join((*self.paths, *self.dtypes))}"
+
+    @property
+    def seconds(self) -> float:
+        """On a core: kernels to compile, or operations of forward mode."""
+        if "triton" in self.paths:
+            return 40.0 if self.name.startswith("fourth order") else 15.0
+        return 3.0 if "forward mode" in self.paths else 1.0
+
+    def rows(self, device: torch.device) -> list[Row]:
+        pde_name, network, pde, net, points = cases()[self.name](self.count)
         net, points = net.to(device), points.to(device)
         comparison = Comparison(pde, net, points)
         unknown = _unknown(net, points.shape[1])
-        for path in ("closed form", "forward mode", "triton"):
-            for dtype in (torch.float32, torch.float64):
-                key = pde_name, network, path, str(dtype).removeprefix("torch.")
+        found = []
+        for path in self.paths:
+            for text in self.dtypes:
+                key = pde_name, network, path, text
                 if path == "closed form" and unknown:
-                    rows.append(Row(*key, "failed", note=f"not recognised: {unknown}"))
-                    continue
-                if path == "triton" and broken:
-                    rows.append(Row(*key, "skipped", note=broken))
-                    continue
-                try:
-                    other = WithoutClosedForm(net) if path == "forward mode" else None
-                    backend = "triton" if path == "triton" else "torch"
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")  # forward mode is what was asked for
-                        quantity, error, bound = comparison.worst(backend, dtype, other)
-                except BackendUnavailable as reason:
-                    rows.append(Row(*key, "skipped", note=_short(str(reason))))
-                except NotImplementedError as reason:
-                    if path != "forward mode":
-                        raise
-                    rows.append(Row(*key, "skipped", note=f"torch: {_short(str(reason))}"))  # forward AD lacks some
-                except Exception as fault:
-                    if path != "triton":
-                        raise
-                    broken = "Triton failed before"
-                    rows.append(Row(*key, "failed", note=_failure(fault, device)))
+                    found.append(Row(*key, "failed", note=f"not recognised: {unknown}"))
                 else:
-                    rows.append(Row(*key, "ok" if error <= bound else "failed", quantity, error, bound))
-    return rows
+                    found.append(_compared(key, comparison, net))
+        return found
+
+    def lost(self, why: str) -> Row:
+        pde, _, network = self.name.partition(", ")
+        return Row(pde, network, " and ".join(self.paths), " and ".join(self.dtypes), "failed", note=why)
+
+
+def network_tasks(device: torch.device, quick: bool = False) -> list[NetworkTask]:
+    """Every case in every way.
+
+    With `quick`, 33 points instead of 1,025; activations by the equation of fourth order alone, which takes every
+    derivative that others take; forward mode on `QUICK_FORWARD`; kernels in float64 on networks, not on problems.
+    """
+    count = 33 if quick else 1025
+    both = ("float32", "float64")
+    found = []
+    for name in cases():
+        pde, _, network = name.partition(", ")
+        if quick and pde == "all features" and network in ACTIVATIONS and network != "tanh":
+            continue
+        forward = ("forward mode",) if not quick or name in QUICK_FORWARD else ()
+        found.append(NetworkTask(name, ("closed form", *forward), both, count))
+        kernels = both if not quick or pde == "all features" or device.type != "cuda" else ("float32",)
+        if device.type == "cuda":
+            found += [NetworkTask(name, ("triton",), (dtype,), count) for dtype in kernels]
+        else:
+            found.append(NetworkTask(name, ("triton",), kernels, count))
+    return found
+
+
+def _compared(key: tuple[str, str, str, str], comparison: Comparison, net: torch.nn.Module) -> Row:
+    _, _, path, text = key
+    try:
+        other = WithoutClosedForm(net) if path == "forward mode" else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # forward mode is what was asked for
+            backend = "triton" if path == "triton" else "torch"
+            quantity, error, bound = comparison.worst(backend, getattr(torch, text), other)
+    except BackendUnavailable as reason:
+        return Row(*key, "skipped", note=_short(str(reason)))
+    except NotImplementedError as reason:
+        if path != "forward mode":
+            raise
+        return Row(*key, "skipped", note=f"torch: {_short(str(reason))}")  # forward AD lacks some
+    return Row(*key, "ok" if error <= bound else "failed", quantity, error, bound)
 
 
 def _unknown(net: torch.nn.Module, width: int) -> str:
@@ -98,23 +137,3 @@ def _unknown(net: torch.nn.Module, width: int) -> str:
 
 def _short(reason: str) -> str:
     return reason.removeprefix("backend 'triton' was asked for but cannot run: ").partition(". Available here")[0]
-
-
-def _failure(error: Exception, device: torch.device) -> str:
-    """What a report of a compiler's failure must hold."""
-    text = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "no message")
-    card = "CPU"
-    if device.type == "cuda":
-        major, minor = torch.cuda.get_device_capability(device)
-        card = f"{torch.cuda.get_device_name(device)} (sm_{major}{minor})"
-    try:
-        triton = version("triton")
-    except PackageNotFoundError:
-        triton = "not installed"
-    return (
-        f"{type(error).__name__}: {text[:300]} [triton {triton}, torch {torch.__version__}, "
-        f"python {platform.python_version()}, {card}]. Use backend='torch' meanwhile, and report this line."
-    )
-
-
-__all__ = ["Row", "run"]

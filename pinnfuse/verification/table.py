@@ -23,11 +23,15 @@ def show(rows: Sequence[AnyRow], console: Console, full: bool = False) -> None:
         rows: of networks, of operators, or both.
         full: a line for every case instead of every group.
     """
+    alike: dict[str, list[AnyRow]] = {}
     for row in rows:
         if row.status == "failed":
             why = row.note or f"{row.quantity} is off by {row.error:.1e}, allowed are {row.bound:.1e}"
-            text = escape(f"{row.case}, {row.path}, {row.dtype}: {why}")
-            console.print("[bold red]failed[/]", text, highlight=False, soft_wrap=True)
+            alike.setdefault(why, []).append(row)
+    for why, (row, *others) in alike.items():
+        more = f" and {len(others)} more" if others else ""
+        text = escape(f"{row.case}, {row.path}, {row.dtype}{more}: {why}")
+        console.print("[bold red]failed[/]", text, highlight=False, soft_wrap=True)
     if full:
         for kind in (Row, OperatorRow):
             if chosen := [row for row in rows if isinstance(row, kind)]:

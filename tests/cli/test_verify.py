@@ -1,7 +1,11 @@
 """`pinnfuse verify` finds a seeded fault, says what a compiler said, and covers every problem."""
 
 import json
-from dataclasses import replace
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -10,31 +14,62 @@ from pinnfuse import backends, models, problems, verification
 from pinnfuse.cli.main import main
 from pinnfuse.grid import registry
 from pinnfuse.jets import unary
+from pinnfuse.verification import Row
 from pinnfuse.verification import cases as all_cases
 from pinnfuse.verification import runner as verify
 
+COMMAND = ["verify", "--quick", "--device", "cpu", "--jobs", "1"]
 
-def only(monkeypatch: pytest.MonkeyPatch, *wanted: tuple[str, str]) -> None:
-    chosen = [case for case in all_cases.cases(17) if case[:2] in wanted]
-    assert len(chosen) == len(wanted)
-    monkeypatch.setattr(verify, "cases", lambda count: iter(chosen))
+
+def only(monkeypatch: pytest.MonkeyPatch, *wanted: str) -> None:
+    chosen = {name: all_cases.cases()[name] for name in wanted}
+    monkeypatch.setattr(verify, "cases", lambda: chosen)
     monkeypatch.setattr(verification.operators, "OPERATORS", {})
 
 
 def test_every_problem_activation_and_network_is_there() -> None:
-    found = list(all_cases.cases(3))
+    found = [make(3) for make in all_cases.cases().values()]
     assert {name for names in problems.available().values() for name in names} <= {case[0] for case in found}
     networks = {case[1] for case in found if case[0] == "all features"}
     assert set(models.ACTIVATIONS) < networks
     assert any(p.trainable for case in found for p in case[2].parameters.values())
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_full_run_holds_every_comparison_once_and_the_quick_one_each_mechanism(device: str) -> None:
+    def networks(quick: bool) -> set[tuple[str, str, str]]:
+        tasks = verification.network_tasks(torch.device(device), quick)
+        found = [(task.name, path, dtype) for task in tasks for path in task.paths for dtype in task.dtypes]
+        assert len(found) == len(set(found))
+        return set(found)
+
+    def operators(quick: bool) -> set[tuple[str, str, str, str]]:
+        tasks = verification.operator_tasks(torch.device(device), quick)
+        found = [(task.operator, task.grid, task.backend, dtype) for task in tasks for dtype in task.dtypes]
+        assert len(found) == len(set(found))
+        return set(found)
+
+    dtypes = ("float32", "float64")
+    paths = ("closed form", "forward mode", "triton")
+    names = all_cases.cases()
+    assert networks(False) == {(name, path, dtype) for name in names for path in paths for dtype in dtypes}
+    assert {case[:2] for case in operators(False)} == set(verification.operators.cases())
+    assert len(operators(False)) == 8 * len(verification.operators.cases())
+    assert networks(True) < networks(False) and operators(True) < operators(False)
+    quick = {name for name, path, dtype in networks(True) if (path, dtype) == ("triton", "float32")}
+    dropped = {f"all features, {name}" for name in models.ACTIVATIONS if name != "tanh"}
+    assert quick == set(names) - dropped
+    schemes = {name.split()[1] for name, *_ in operators(False) if name.startswith("convection")}
+    assert schemes == {name.split()[1] for name, *_ in operators(True) if name.startswith("convection")}
+    assert {"float16", "bfloat16"} <= {dtype for _, _, backend, dtype in operators(True) if backend == "triton"}
+
+
 def test_a_sound_library_passes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    only(monkeypatch, ("all features", "tanh"), ("burgers", "mlp, hard constraints"))
-    assert main(["verify", "--quick", "--device", "cpu"]) == 0
+    only(monkeypatch, "all features, tanh", "burgers")
+    assert main(COMMAND) == 0
     text = capsys.readouterr().out
     assert "0 failed" in text and "problems" in text and "--full" in text
-    assert main(["verify", "--quick", "--device", "cpu", "--full"]) == 0
+    assert main([*COMMAND, "--full"]) == 0
     assert "burgers, mlp, hard constraints" in capsys.readouterr().out
 
 
@@ -52,14 +87,16 @@ def test_a_wrong_derivative_of_one_activation_is_found(
 
     for table in (value for value in vars(unary).values() if isinstance(value, dict) and value.get("tanh") is true):
         monkeypatch.setitem(table, "tanh", wrong)
-    only(monkeypatch, ("all features", "tanh"), ("all features", "sin"))
-    assert main(["verify", "--quick", "--json", "--device", "cpu"]) == 1
+    only(monkeypatch, "all features, tanh", "all features, sines (SIREN)")
+    assert main([*COMMAND, "--json"]) == 1
     rows = json.loads(capsys.readouterr().out)
     failed = {(row["network"], row["path"], row["dtype"]) for row in rows if row["status"] == "failed"}
     assert failed == {("tanh", "closed form", "float32"), ("tanh", "closed form", "float64")}
 
 
-def test_a_compiler_error_is_caught_once_with_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_error_is_told_once_with_versions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     choose, tried = backends.choose, []
 
     def broken(backend: str, *args: object) -> backends.Choice:
@@ -69,13 +106,78 @@ def test_a_compiler_error_is_caught_once_with_versions(monkeypatch: pytest.Monke
         return choose(backend, *args)
 
     monkeypatch.setattr(backends, "choose", broken)
-    only(monkeypatch, ("all features", "tanh"), ("all features", "sin"))
-    rows = verify.run(torch.device("cpu"), quick=True)
-    failed = [row for row in rows if row.status == "failed"]
-    assert len(tried) == len(failed) == 1
-    assert "PassManager::run failed" in failed[0].note
-    assert f"torch {torch.__version__}" in failed[0].note and "triton " in failed[0].note
-    assert {row.status for row in rows if row.path == "triton"} == {"failed", "skipped"}
+    only(monkeypatch, "all features, tanh", "all features, sines (SIREN)")
+    assert main([*COMMAND, "--part", "networks"]) == 1
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("failed")]
+    assert line.startswith("failed all features, tanh, triton, float32 and float64 and 1 more: RuntimeError")
+    assert "PassManager::run failed" in line
+    assert f"torch {torch.__version__}" in line and "triton " in line
+    assert len(tried) == 2
+
+
+@dataclass(frozen=True)
+class Doing:
+    """A task for workers: it gives its number, or dies of it."""
+
+    number: int
+    act: str = "answer"
+    seconds: float = 1.0
+
+    @property
+    def label(self) -> str:
+        return f"task {self.number}"
+
+    def rows(self, device: torch.device) -> list[Row]:
+        if self.act == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.act == "raise":
+            raise RuntimeError("an illegal memory access was encountered")
+        if self.act == "hang":
+            time.sleep(3600)
+        return [Row(self.label, "", "", "", "ok", "pid", float(os.getpid()), 1e9)]
+
+    def lost(self, why: str) -> Row:
+        return Row(self.label, "", "", "", "failed", note=why)
+
+
+def test_a_worker_that_dies_is_one_failed_case_and_the_rest_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    acts = ["answer", "crash", "raise", "answer"]
+    tasks = [Doing(k, act, seconds=9 - k) for k, act in enumerate(acts)]
+    told: list[str] = []
+    rows = verification.run_tasks(tasks, torch.device("cpu"), 2, told.append)
+    assert [row.pde for row in rows] == [task.label for task in tasks]  # whatever the order in which they end
+    assert [row.status for row in rows] == ["ok", "failed", "failed", "ok"]
+    assert "signal SIGSEGV" in rows[1].note
+    assert rows[2].note.startswith("RuntimeError: an illegal memory access")
+    assert os.getpid() not in {int(row.error) for row in rows if row.error is not None}
+    assert rows[3].error != rows[0].error  # whoever raised or died is not asked again
+    assert any("task 1" in text for text in told)
+    assert not multiprocessing.active_children()
+
+
+def test_a_comparison_that_never_ends_is_stopped() -> None:
+    rows = verification.run_tasks([Doing(0, "hang")] * 2, torch.device("cpu"), 2, limit=3)
+    assert [row.note for row in rows] == ["no answer after 3 s, stopped"] * 2
+
+
+def test_ctrl_c_ends_all_workers() -> None:
+    def interrupt(text: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verification.run_tasks([Doing(k, "hang") for k in range(2)], torch.device("cpu"), 2, interrupt)
+    assert not multiprocessing.active_children()
+
+
+def test_workers_find_the_same_as_this_process() -> None:
+    tasks = verification.physarum_tasks(quick=True)[:3]
+    alone, together = (verification.run_tasks(tasks, torch.device("cpu"), jobs) for jobs in (1, 2))
+    assert alone == together and {row.status for row in alone} == {"ok", "skipped"}
+
+
+def test_a_wrong_number_of_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--jobs", "0"]) == 1
+    assert "--jobs" in capsys.readouterr().err
 
 
 def test_nan_is_a_failure() -> None:
@@ -99,16 +201,16 @@ def test_a_wrong_operator_is_found(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         return found * (1 + 1e-4) if u.dtype == torch.float32 else found
 
     monkeypatch.setattr(verification.operators, "OPERATORS", {"gradient": replace(entry, run=wrong)})
-    assert main(["verify", "--quick", "--json", "--part", "grid", "--device", "cpu"]) == 1
+    assert main([*COMMAND, "--json", "--part", "grid"]) == 1
     rows = json.loads(capsys.readouterr().out)
     assert {row["dtype"] for row in rows if row["status"] == "failed"} == {"float32"}
     assert {row["status"] for row in rows if row["backend"] == "triton"} == {"skipped"}
-    assert main(["verify", "--quick", "--part", "grid", "--device", "cpu"]) == 1
+    assert main([*COMMAND, "--part", "grid"]) == 1
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0][:2] == ["failed", "gradient,"]
     assert [line[:4] for line in lines if line[:1] == ["gradient"]] == [["gradient", "torch", "6", "2"]]
     monkeypatch.setattr(verification.operators, "OPERATORS", {"gradient": entry})
-    assert main(["verify", "--quick", "--part", "grid", "--device", "cpu"]) == 0
+    assert main([*COMMAND, "--part", "grid"]) == 0
     assert "0 failed" in capsys.readouterr().out
 
 
@@ -117,7 +219,7 @@ def test_physarum_is_compared_and_a_wrong_stage_is_found(
 ) -> None:
     from pinnfuse.simulation.physarum import stages
 
-    command = ["verify", "--quick", "--json", "--device", "cpu", "--part", "physarum"]
+    command = [*COMMAND, "--json", "--part", "physarum"]
     assert main(command) == 0
     rows = json.loads(capsys.readouterr().out)
     assert {row["status"] for row in rows if row["backend"] == "torch"} == {"ok"}
