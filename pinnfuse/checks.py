@@ -24,7 +24,7 @@ def unwrap(net: nn.Module, caller: str) -> nn.Module:
     if not isinstance(net, torch.jit.ScriptModule):
         for module in modules_of(net):
             for name, p in module._parameters.items():
-                if isinstance(p, nn.UninitializedParameter):
+                if type(p) is not nn.Parameter and isinstance(p, nn.UninitializedParameter):
                     raise ValueError(
                         f"{caller}: `net` must have its parameters; {type(module).__name__}.{name} has no shape yet. "
                         "Call net(points) once before the loss."
@@ -36,8 +36,8 @@ def modules_of(net: nn.Module) -> list[nn.Module]:
     """`net` and every module below it, each once; `net.modules()` takes several times as long."""
     found, seen = [net], {id(net)}
     for module in found:  # grows
-        children = module.children() if isinstance(module, torch.jit.ScriptModule) else module._modules.values()
-        for child in children:
+        own = module.__dict__.get("_modules")  # a ScriptModule has none there
+        for child in module.children() if own is None else own.values():
             if child is not None and id(child) not in seen:
                 seen.add(id(child))
                 found.append(child)
@@ -48,8 +48,8 @@ def check_network(net: nn.Module, points: Tensor, caller: str) -> None:
     """Parameters must share dtype and device with the points."""
     dtype, device = points.dtype, points.device
     for module in modules_of(net):
-        scripted = isinstance(module, torch.jit.ScriptModule)
-        for p in module.parameters(recurse=False) if scripted else module._parameters.values():
+        own = module.__dict__.get("_parameters")  # a ScriptModule has none there
+        for p in module.parameters(recurse=False) if own is None else own.values():
             if p is not None and (p.dtype != dtype or p.device != device):
                 check_tensors({f"the network's {n}": p for n, p in net.named_parameters()}, points, caller)
 

@@ -98,12 +98,14 @@ def fingerprint(net: nn.Module) -> tuple[Any, ...]:
             parts.append(id(module))
             continue
         parts += (id(module), type(module))
-        parts += [(k, id(m)) for k, m in own["_modules"].items()]
-        parts += [
-            (k, v if isinstance(v, _PLAIN) else _frozen(v, 3)) for k, v in own.items() if k not in _MODULE_ATTRIBUTES
-        ]
-        parts += [(k, None if p is None else p.shape) for k, p in own["_parameters"].items()]
-        parts += [(k, None if b is None else b.shape) for k, b in own["_buffers"].items()]
+        for k in own.keys() - _MODULE_ATTRIBUTES:  # in C; as always in the same order for a module that has not changed
+            v = own[k]
+            parts += (k, v if isinstance(v, _PLAIN) else _frozen(v, 3))
+        for k, m in own["_modules"].items():
+            parts += (k, id(m))
+        for tensors in (own["_parameters"], own["_buffers"]):
+            for k, t in tensors.items():
+                parts += (k, None if t is None else t.shape)
         parts.append(hooked(own))
     return tuple(parts)
 
@@ -115,10 +117,11 @@ def hooks_everywhere() -> list[Any]:
 
 def hooked(own: dict[str, Any]) -> bool:
     """Has the module with these attributes hooks of its own?"""
-    return any(own.get(f"_{kind}_hooks") for kind in HOOKS)
+    return any(map(own.get, _HOOKS_OF_A_MODULE))
 
 
 HOOKS = ("forward", "forward_pre", "backward", "backward_pre")
+_HOOKS_OF_A_MODULE = tuple(f"_{kind}_hooks" for kind in HOOKS)
 
 
 _PLAIN = (bool, int, float, str, type(None))

@@ -80,6 +80,8 @@ def test_a_kernel_of_known_length():
     end.record()
     end.synchronize()
     truth = start.elapsed_time(end) / 100
+    if truth > 2.4:  # clocks are above 1.25 GHz: others' turns on the card are in it, and no two kernels get as many
+        pytest.skip("the card is not this process's alone")
     found = benchmark_operator(lambda x: torch.cuda._sleep(int(0.002 * clock)), x, runs=20)
     assert found.median == pytest.approx(truth, rel=0.05)
 

@@ -74,9 +74,10 @@ def test_memory_does_not_grow_with_the_number_of_points(where):
         points = torch.rand(count, 3, device=where)
         loss_fn(net, points[:64]).backward()
         torch.cuda.synchronize()
+        gc.collect()  # what tests before left and a collection in the step below would free
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         loss_fn(net, points).backward()
         torch.cuda.synchronize()
         peaks.append(torch.cuda.max_memory_allocated() - before)
-    assert peaks[1] < 1.05 * peaks[0]
+    assert peaks[1] < 1.05 * peaks[0], peaks
