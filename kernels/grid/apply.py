@@ -20,12 +20,14 @@ from pinnfuse.kernels.launching import Prepared
 
 @dataclass(frozen=True)
 class Tile:
-    """Points of one program along the last two axes, its warps, and the points a thread reads at once if aligned."""
+    """Points of one program along the last two axes, its warps, the points a thread reads at once if aligned, and the
+    most registers of a thread (0: no bound; not for float64)."""
 
     x: int
     y: int
     warps: int
     vector: int = 4
+    registers: int = 0
 
 
 TILES = {1: Tile(1024, 1, 4), 2: Tile(64, 8, 4), 3: Tile(64, 8, 4)}
@@ -99,7 +101,8 @@ class Kernel:
         }
         grid = (batch * nz * tiles_x * tiles_y,)
         integers = (nx, ny, nz, tiles_x, tiles_y, *strides)
-        return Prepared(self.function, grid, integers, constants, num_warps=tile.warps)
+        bounded = {"maxnreg": tile.registers} if tile.registers and not double else {}
+        return Prepared(self.function, grid, integers, constants, num_warps=tile.warps, **bounded)
 
 
 @lru_cache(maxsize=256)
@@ -142,4 +145,6 @@ def fitted(tile: Tile, nx: int, ny: int) -> Tile:
         x, y = x // 2, y * 2
     while y > 1 and y >= 2 * ny:
         y //= 2
+    if (x, y) == (tile.x, tile.y):
+        return tile
     return Tile(x, y, tile.warps if x * y >= 512 else 1, tile.vector)

@@ -14,7 +14,7 @@ from pinnfuse.kernels.grid.apply import module as linear_module
 from pinnfuse.kernels.grid.flow import Flow
 from pinnfuse.kernels.grid.interpolation import finish_kernel
 from pinnfuse.kernels.grid.layout import Layout
-from pinnfuse.kernels.grid.run_flow import BACKWARD, FORWARD
+from pinnfuse.kernels.grid.run_flow import FORWARD, backward_tile
 from pinnfuse.kernels.grid.run_flow import module as flow_module
 from pinnfuse.kernels.grid.run_sample import BLOCK, FINISH, REST, WARPS
 from pinnfuse.kernels.grid.run_sample import module as sample_module
@@ -35,7 +35,13 @@ def resources(
     loaded = flow_module(operator)
     return [
         _compile(loaded.forward_kernel, FORWARD[d], flags, capability, dtype),
-        _compile(loaded.backward_kernel, BACKWARD[d], {**flags, "NEED_F": True, "NEED_C": True}, capability, dtype),
+        _compile(
+            loaded.backward_kernel,
+            backward_tile(operator),
+            {**flags, "NEED_F": True, "NEED_C": True},
+            capability,
+            dtype,
+        ),
     ]
 
 
@@ -67,7 +73,10 @@ def _compile(kernel: Any, tile: Tile, flags: dict[str, Any], capability: int, dt
     compiled = triton.compile(
         ASTSource(kernel, signature, values, hints),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": tile.warps},
+        options={
+            "num_warps": tile.warps,
+            **({"maxnreg": tile.registers} if tile.registers and dtype != "fp64" else {}),
+        },
     )
     registers, stack = _usage(compiled.asm["cubin"])
     return Resources(kernel.fn.__name__, capability, registers, stack, compiled.metadata.shared)

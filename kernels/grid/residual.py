@@ -23,11 +23,12 @@ PROGRAMS = 4096
 
 @dataclass(frozen=True)
 class Tile:
-    """Points of one program along the last two axes, and its warps."""
+    """Points of one program along the last two axes, its warps, and the most registers of a thread (0: no bound)."""
 
     x: int
     y: int
     warps: int
+    registers: int = 0
 
 
 LOSS = {1: Tile(256, 1, 4), 2: Tile(128, 4, 4), 3: Tile(64, 8, 8)}
@@ -42,6 +43,12 @@ of loss + gradient (`benchmarks/grid_residual_tiles.py`), periodic and between w
     128 x 4, 8 warps     0.328 + 0.660      0.360 + 0.692         32 x 8, 4 warps      0.356 + 0.598      0.403 + 0.644
 
 One and three axes: not measured."""
+FEW = 3
+BOUNDED_LOSS, BOUNDED_GRADIENT = Tile(128, 4, 4, 96), Tile(64, 8, 4, 128)
+"""In the plane, between walls, of at most `FEW` fields. The branch of tiles at an edge takes the registers, which the others pay
+for by fewer programs at a time: 168 of the gradient (128 periodic), 128 of the loss (72). Within a bound that branch
+spills what it must (Navier-Stokes, Triton 3.6: 4 words of the gradient, none of the loss), the other nothing; 64 x 8 has
+half the edge tiles of 128 x 4. Not measured yet; more fields may need more than the bound everywhere."""
 REMEMBERED = 1024
 """Launches of the kernels of one source."""
 
@@ -131,7 +138,7 @@ def loss(source: str, a: Arguments, keep: bool, tile: Tile | None = None) -> tup
 
 
 def _prepare_loss(source: str, a: Arguments, keep: bool, tile: Tile | None) -> Prepared:
-    tile = tile or fitted(a.space, LOSS)
+    tile = tile or (_narrowed(BOUNDED_LOSS, a.space) if _bounded(a) else fitted(a.space, LOSS))
     blocks, items = _blocks(a, tile)
     samples, steps = a.shape[:2]
     programs = max(1, min(items * steps, PROGRAMS // samples))
@@ -154,6 +161,8 @@ def gradient(
 
 
 def _prepare_gradient(source: str, a: Arguments, mode: int, strides: tuple[int, ...], tile: Tile | None) -> Prepared:
+    if tile is None and mode != RECOMPUTED and _bounded(a):
+        tile = _narrowed(BOUNDED_GRADIENT, a.space)
     tile = tile or fitted(a.space, AGAIN if mode == RECOMPUTED else GRADIENT_AT_WALLS if a.walls else GRADIENT)
     blocks, items = _blocks(a, tile)
     integers = (*_strides(a), *strides, *_seed_strides(a.weights, a), *a.space, *blocks, a.shape[1], a.count)
@@ -191,7 +200,8 @@ def _prepared(
 ) -> Prepared:
     """With those constants that the kernel has, in the order of its arguments, of which they are the last."""
     ordered = {name: constants[name] for name in kernel.arg_names if name in constants}
-    return Prepared(kernel, grid, integers, ordered, num_warps=tile.warps)
+    bounded = {"maxnreg": tile.registers} if tile.registers and constants["ACC"] == tl.float32 else {}
+    return Prepared(kernel, grid, integers, ordered, num_warps=tile.warps, **bounded)
 
 
 def _pointers(a: Arguments) -> tuple[Tensor, ...]:
@@ -226,6 +236,10 @@ def _blocks(a: Arguments, tile: Tile) -> tuple[tuple[int, ...], int]:
     return blocks, total
 
 
+def _bounded(a: Arguments) -> bool:
+    return a.walls and len(a.space) == 2 and a.fields.shape[2] <= FEW
+
+
 def fitted(space: tuple[int, ...], tiles: dict[int, Tile]) -> Tile:
     """The tile of this many axes; narrower for a narrow field, and higher so that a program has as many points."""
     return _narrowed(tiles[len(space)], space)
@@ -238,7 +252,7 @@ def _narrowed(tile: Tile, space: tuple[int, ...]) -> Tile:
         x, y = x // 2, (y * 2 if len(space) > 1 else 1)
     while y > 1 and y >= 2 * rows:
         y //= 2
-    return Tile(x, y, tile.warps if x * y >= 256 else 1)
+    return tile if (x, y) == (tile.x, tile.y) else Tile(x, y, tile.warps if x * y >= 256 else 1)
 
 
 _counters: dict[Any, Tensor] = {}

@@ -61,5 +61,5 @@ def _compile(name: str, kernel: Any, capability: int, tile: Tile, dtype: str, mo
     return compile(
         ASTSource(kernel, signature, values, hints),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": tile.warps},
+        options={"num_warps": tile.warps, **({"maxnreg": tile.registers} if tile.registers else {})},
     )

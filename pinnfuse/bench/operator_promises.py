@@ -56,7 +56,11 @@ def _against(row: Row, mine: Row) -> Iterator[Row]:
 
 
 def small_promises(crossovers: Sequence[Row]) -> list[Row]:
-    """No size slower than eager; "auto" within 10 % of the better of kernels and plain torch. The worst size counts."""
+    """No size slower than eager; "auto" within 10 % of the better of kernels and plain torch. The worst size counts.
+
+    Measured is forward + backward as called, by the wall clock: for "auto" the median over rounds of its time over
+    that of the better path in the same round (`operators.crossover`).
+    """
     found = []
     for operator in dict.fromkeys(row["operator"] for row in crossovers):
         rows = [row for row in crossovers if row["operator"] == operator]

@@ -15,6 +15,7 @@ def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
         for table in (apply.TILES, run_flow.FORWARD, run_flow.BACKWARD):
             for d, tile in {1: apply.Tile(16, 1, 1), 2: apply.Tile(16, 4, 1), 3: apply.Tile(16, 4, 1)}.items():
                 monkeypatch.setitem(table, d, tile)
+        monkeypatch.setattr(run_flow, "BOUNDED", {})
         for remembered in (apply.kernel, run_flow.kernels):
             remembered.cache_clear()  # with other tiles
         linear._plans.clear()

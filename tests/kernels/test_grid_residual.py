@@ -293,6 +293,7 @@ print(json.dumps(rows))
 CASES = [
     (80, False, "float32", (64, 8, 8)),
     (90, True, "float32", (64, 4, 4)),
+    (90, True, "float32", (64, 8, 4, 128)),
     (90, False, "float32", (128, 4, 4)),
     (100, False, "bfloat16", (64, 8, 8)),
 ]
@@ -307,10 +308,11 @@ def test_compiles_without_a_card(case, tmp_path, root):
     assert done.returncode == 0, done.stderr[-2000:]
     rows = {row["kernel"]: row for row in json.loads(done.stdout)}
     assert len(rows) == 4
-    _, _, _, (x, y, warps) = case
-    bound = 128 if x * y == 64 * warps else 255  # two points a thread, four
+    x, y, warps, *registers = case[-1]
+    bound = 128 if registers or x * y == 64 * warps else 255  # two points a thread, four
     for name in ("loss_kernel", "gradient_kernel", "coefficient_kernel"):
-        assert rows[name]["registers"] <= bound and rows[name]["stack"] == 0, rows
+        spilled = 160 if registers and name == "gradient_kernel" else 0  # at walls
+        assert rows[name]["registers"] <= bound and rows[name]["stack"] <= spilled, rows
         assert rows[name]["layouts"] == 0  # a warp reads along the last axis
 
 

@@ -96,5 +96,5 @@ def test_compiles_without_a_card(case, tmp_path, root):
     for row in json.loads(done.stdout):
         assert 0 < row["registers"] <= 255
         if case[3] == "fp32":  # rows at walls share the kernel, and their registers must not slow the interior down
-            assert row["registers"] <= 128, row
-        assert row["stack"] <= (256 if case[3] == "fp64" else 0), row  # doubles take two registers
+            assert row["registers"] <= (80 if row["kernel"] == "backward_kernel" else 128), row
+        assert row["stack"] <= (256 if case[3] == "fp64" else 32), row  # doubles take two registers
