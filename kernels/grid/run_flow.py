@@ -23,8 +23,8 @@ BOUNDED = {
     ("upwind3", 2, False): Tile(128, 4, 4, registers=72),
 }
 """Backward in the plane, advective form, by scheme, reach, walls. Between walls the branch of edges takes 104 and 112
-registers, which all tiles pay for by fewer programs at a time; periodic 45 and 80. Within these bounds nothing is spilled
-(Triton 3.6; periodic upwind3: two words), and 64 x 8 has half the edge tiles of 128 x 4. Not measured yet."""
+registers, which all tiles pay for by fewer programs at a time; periodic 45 and 80. Within these bounds nothing is
+spilled (Triton 3.6; periodic upwind3: two words), and 64 x 8 has half the edge tiles of 128 x 4. Not measured yet."""
 
 
 def backward_tile(flow: Flow) -> Tile:
