@@ -312,13 +312,11 @@ def crossover(case: Case, device: torch.device, seconds: float) -> Row:
     if "kernel" in row:
         better = rounds[min(("torch", "kernel"), key=lambda engine: row[engine])]
         ratios = [auto / path for auto, path in zip(rounds["pinnfuse"], better, strict=True)]
-        row["of_best"] = timing.quantiles(ratios)[
-            "median"
-        ]  # beyond 1.1 "auto" took the wrong path, or its look-up costs
+        row["of_best"] = timing.quantiles(ratios)["median"]  # beyond 1.1 "auto" chose badly, or its look-up costs
     return row
 
 
-ROUNDS = 60
+ROUNDS = 30
 """Of `crossover`, at least."""
 
 
@@ -344,7 +342,7 @@ def _rounds(steps: Mapping[str, timing.Call], device: torch.device, seconds: flo
     return found
 
 
-CALLS = 8
+CALLS = 4
 """Of a turn: the card's end of it is waited for once."""
 
 
