@@ -163,6 +163,7 @@ def test_a_step_that_queues_its_work_is_waited_for_once_a_round() -> None:
 
 
 def test_rows_reach_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     (row,) = run(Settings(["burgers"], [8], [1], [32], against=[], seconds=0.01), tmp_path, logger="wandb")
     (folder,) = tmp_path.iterdir()

@@ -105,6 +105,7 @@ def test_an_interrupted_run_says_what_is_left(
 
 
 def test_live_frames_reach_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert main([*SMALL, "--every", "6", "--live", "--out", str(tmp_path / "a.gif")]) == 0
     found = read(tmp_path)

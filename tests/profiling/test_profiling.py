@@ -77,6 +77,7 @@ def test_wrong_numbers_and_folders(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path, capsys, monkeypatch) -> None:
+    pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     command = ["profile", "physarum", "--shape", "20x20", "--agents", "50", "--device", "cpu", "--steps", "2"]
     assert main([*command, "--out", str(tmp_path), "--logger", "wandb"]) == 0

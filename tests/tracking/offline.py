@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wandb.proto import wandb_internal_pb2
-
 
 @dataclass
 class OfflineRun:
@@ -47,6 +45,8 @@ def _items(items):
 
 def _finished(home, seconds=300):
     """All records; W&B's own process may still be writing them after `finish` has returned, "exit" comes last."""
+    from wandb.proto import wandb_internal_pb2  # here, so that W&B is needed by those alone who read its files
+
     for _ in range(10 * seconds):
         content = b"".join(path.read_bytes() for path in home.glob("run-*.wandb"))
         found = [wandb_internal_pb2.Record.FromString(data) for data in _records(content)]

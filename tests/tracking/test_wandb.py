@@ -1,13 +1,14 @@
 """The offline W&B run is read back from its file."""
 
 import pytest
-import wandb
 from PIL import Image
 
 from pinnfuse.tracking import QuietWandbLogger, logged_in, start_run
 from pinnfuse.training import cli
 from pinnfuse.training.run import Run
 from tests.tracking.offline import read
+
+wandb = pytest.importorskip("wandb")
 
 
 @pytest.fixture
