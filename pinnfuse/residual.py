@@ -149,7 +149,7 @@ class FusedResidualLoss(ResidualModule):
     def residuals(self, net: nn.Module, points: Tensor, data: Mapping[str, Tensor] | None = None) -> Tensor:
         """Residuals [N, equations], differentiable to the network's and the PDE's parameters."""
         net, columns, _ = self._checked(net, points, None, data, "FusedResidualLoss.residuals")
-        with torch.autocast(points.device.type, enabled=False):
+        with precisions.no_autocast(points.device.type):
             plan_, choice = self._choice(net, points)
             outputs = self._outputs(net, points, plan_, choice)
             return evaluate_residuals(plan_, outputs, points, self.constants, self.parameter_values(), columns)
@@ -294,7 +294,7 @@ class FusedResidualLoss(ResidualModule):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         net, columns, weights = self._checked(net, points, point_weights, data, "FusedResidualLoss")
         equation_weights = self.equation_weights.to(points)
-        with torch.autocast(points.device.type, enabled=False):
+        with precisions.no_autocast(points.device.type):
             plan_, choice = self._choice(net, points)
             trained = self.parameter_values()
             if choice.backend == "autograd":
@@ -362,7 +362,7 @@ def derivatives(
     jets = [parse_jet(name, field_names, coordinate_names, f"{caller}: each of `names`") for name in names]
     space, requests = derivative_plan(field_names, coordinate_names, jets)
     with (
-        torch.autocast(points.device.type, enabled=False),
+        precisions.no_autocast(points.device.type),
         precisions.torch_matmul(resolved := precisions.resolve(precision, points.dtype)),
     ):
         choice = backends.choose(backend, net, points, space, None)

@@ -174,9 +174,8 @@ class Operands:
     last_bias: Tensor
 
 
-@torch.no_grad()
 def gather(stack: Stack, operands: Sequence[Tensor], width: int) -> Operands:
-    """A stack's operands without a graph, one copy each at most. Without a plain head, `first` has no columns."""
+    """A stack's operands, one copy each at most. Without a plain head, `first` has no columns."""
     like = operands[stack.layers[-1].operands[0]]
     last = stack.hidden + 1
 
@@ -190,7 +189,9 @@ def gather(stack: Stack, operands: Sequence[Tensor], width: int) -> Operands:
     def bias(i: int) -> Tensor:
         layer = stack.layer(i)
         rows = stack.widths[-1] if i == last else width
-        if layer is None or len(layer.operands) < 2:
+        if layer is None:  # nobody reads it
+            return like.new_empty(rows)
+        if len(layer.operands) < 2:
             return like.new_zeros(rows)
         b = operands[layer.operands[1]]
         return functional.pad(b, (0, rows - b.shape[0])) if b.shape[0] < rows else b

@@ -303,6 +303,7 @@ class TritonEngine(JetEngine):
     ) -> _Sums:
         """`_launches` on the points' device, which need not be the current one."""
         with torch.cuda.device(points.device) if points.is_cuda else nullcontext():
+            _ = self._gathered  # not in a rehearsal, which would leave it empty
             run = partial(self._launches, points, mode, constants, given, weighted, keep, wanted)
             network = (self.module, self.stack.hidden, self.width, self.config, self.parts, points.dtype, points.device)
             call = (mode, weighted, keep, any(wanted), mode == LOSS_AND_GRADIENT and fused.applies(self, points))

@@ -71,6 +71,38 @@ def test_a_change_between_calls_counts(change, where):
     check(net, torch.rand(7, 2, device=where))  # another number of points
 
 
+class Scaled(nn.Module):
+    """Inputs that are shifted and scaled before the first layer, by buffers, numbers, or trained."""
+
+    def __init__(self, trained=False, bias=True, one=False):
+        super().__init__()
+        shape = (1,) if one else (2,)
+        shift, scale = torch.rand(shape), 0.5 + torch.rand(shape)
+        if trained:
+            self.shift, self.scale = nn.Parameter(shift), nn.Parameter(scale)
+        else:
+            self.register_buffer("shift", shift)
+            self.register_buffer("scale", scale)
+        self.net = mlp(2, [8, 8], 1, nn.Tanh)
+        if not bias:
+            self.net[0] = nn.Linear(2, 8, bias=False)
+
+    def forward(self, x):
+        return self.net(2 * ((x - self.shift) * self.scale) - 0.5)
+
+
+@pytest.mark.parametrize("given", [{}, {"trained": True}, {"bias": False}, {"one": True}])
+def test_scaled_inputs(given, where):
+    net, points = Scaled(**given).to(where), torch.rand(20, 2, device=where)
+    check(net, points)
+    with torch.no_grad():
+        net.scale.mul_(1.5)  # counts in the next call
+    check(net, points)
+    net.net[0].weight.requires_grad_(False)
+    check(net, points)
+    check(net.double(), points.double(), 1e-12)
+
+
 def test_another_dtype_has_an_engine_of_its_own(where):
     net, points = mlp(2, [8, 8], 1, nn.Tanh).to(where), torch.rand(20, 2, device=where)
     check(net, points)
