@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import torch
 
-LIMIT = 600.0
+LIMIT = 1800.0
 """Seconds after which a comparison is stopped: a kernel that never ends, for example."""
 
 
