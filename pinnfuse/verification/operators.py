@@ -24,7 +24,7 @@ HEAT = "heat, 9 steps"
 SAMPLES = tuple(f"sample {mode}" for mode in ("nearest", "bilinear", "bicubic"))
 HALF = ("gradient", "sample bilinear", HEAT)
 """Operators that quick runs take in half precision: of each kind of kernel one."""
-COMPILATION = {"diffusion": 10.0, "convection van_leer": 10.0, "convection weno5": 20.0, "convection": 6.0}
+COMPILATION = {"diffusion": 10.0, "convection van_leer": 10.0, "convection weno5": 60.0, "convection": 6.0}
 """Seconds to compile a kernel and its backward for a periodic axis, by the start of the operator's name."""
 
 
