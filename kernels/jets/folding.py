@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -70,9 +71,14 @@ class Folded:
     def _launch(self, name: str, width: int, given: Sequence[Tensor], out: Tensor, bias: Tensor, *strides: int) -> None:
         d, before = self.program.widths[0], [i for op in self.program.operations[:-1] for i in op.operands]
         args = (*given, *(self._operands[i].contiguous() for i in before), out, bias, self.units, width)
-        kernel = getattr(cache.load(self._small, "folding"), f"{name}_kernel")
+        kernel = getattr(_module(self._small), f"{name}_kernel")
         with torch.cuda.device(out.device) if out.is_cuda else nullcontext():
             launch(kernel, (triton.cdiv(width, 64),), (*args, *(strides or (1, 1))), {"D": d}, num_warps=2)
+
+
+@lru_cache(maxsize=64)
+def _module(source: str) -> ModuleType:
+    return cache.load(source, "folding")
 
 
 @lru_cache(maxsize=64)
