@@ -58,10 +58,25 @@ def views(net):
 
 
 def turned(net):
-    net[2].weight = nn.Parameter(torch.rand(8, 8, device=net[2].weight.device).t())
+    net[2].weight = nn.Parameter(net[2].weight.detach().t().contiguous().t())
 
 
-@pytest.mark.parametrize("change", [changed_in_place, through_data, frozen, tied, views, turned])
+CHANGES = [changed_in_place, through_data, frozen, tied, views, turned]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_counts_in_the_one_kernel(change, scaled, where):
+    net, points = Scaled(width=64).to(where), torch.rand(1000, 2, device=where)
+    used = net if scaled else net.net
+    check(used, points, 1e-5)
+    change(net.net)
+    check(used, points, 1e-5)
+    check(used, torch.rand(77, 2, device=where), 1e-5)
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_between_calls_counts(change, where):
     net, points = mlp(2, [8, 8, 8], 1, nn.Tanh).to(where), torch.rand(20, 2, device=where)
     check(net, points)
@@ -74,7 +89,7 @@ def test_a_change_between_calls_counts(change, where):
 class Scaled(nn.Module):
     """Inputs that are shifted and scaled before the first layer, by buffers, numbers, or trained."""
 
-    def __init__(self, trained=False, bias=True, one=False):
+    def __init__(self, trained=False, bias=True, one=False, width=8):
         super().__init__()
         shape = (1,) if one else (2,)
         shift, scale = torch.rand(shape), 0.5 + torch.rand(shape)
@@ -83,7 +98,7 @@ class Scaled(nn.Module):
         else:
             self.register_buffer("shift", shift)
             self.register_buffer("scale", scale)
-        self.net = mlp(2, [8, 8], 1, nn.Tanh)
+        self.net = mlp(2, [width] * (2 if width == 8 else 3), 1, nn.Tanh)
         if not bias:
             self.net[0] = nn.Linear(2, 8, bias=False)
 
