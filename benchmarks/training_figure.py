@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.axes import Axes
 
 PANELS: dict[str, tuple[str, str, list[tuple[float, float]], tuple[float, float] | None]] = {
@@ -61,12 +62,13 @@ def panel(axes: Axes, folder: Path, stem: str) -> None:
 
 
 def main(folder: str, out: str) -> None:
-    figure, grid = plt.subplots(3, 3, figsize=(11, 8.6), layout="constrained")
+    figure = Figure(figsize=(11, 8.6), layout="constrained")  # not pyplot's, which keeps every figure
+    grid = figure.subplots(3, 3)
     for axes, stem in zip(grid.flat, PANELS, strict=True):
         panel(axes, Path(folder), stem)
-    lines = [plt.Line2D([], [], color=COLOURS[key]) for key in ("ours", "alone", "deepxde", "pina")]
-    marks = [plt.Line2D([], [], ls="", marker="x", color="black", mew=1.8)]
-    marks += [plt.Line2D([], [], ls="", marker="o", mfc="none", color="black")]
+    lines = [Line2D([], [], color=COLOURS[key]) for key in ("ours", "alone", "deepxde", "pina")]
+    marks = [Line2D([], [], ls="", marker="x", color="black", mew=1.8)]
+    marks += [Line2D([], [], ls="", marker="o", mfc="none", color="black")]
     names = ["ours, card shared (upper bounds)", "ours, card alone", "DeepXDE, shared", "PINA, shared"]
     names += ["goals", "published, its own hardware"]
     figure.legend(lines + marks, names, loc="outside lower center", ncols=3, frameon=False)
