@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.axes import Axes
 
 PANELS: dict[str, tuple[str, str, list[tuple[float, float]], tuple[float, float] | None]] = {
     # stem of the files: title, field, goals (seconds, error), published (seconds, error)
