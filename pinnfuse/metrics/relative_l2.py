@@ -56,12 +56,12 @@ class RelativeL2(Metric):
         parts = {"count": known.double(), "error": d, "error_square": d.square(), "reference": r}
         for name, part in (parts | {"reference_square": r.square()}).items():
             sums = getattr(self, name).double()  # `to(float32)` of a module with metrics takes their sums along
-            setattr(self, name, sums.index_add(0, group, part.reshape(len(r), -1).sum(1)))
+            setattr(self, name, sums.index_add(0, group, part.unsqueeze(-1).flatten(1).sum(1)))
 
     def compute(self) -> Tensor:
         """The relative error; NaN without a point, infinite if the reference vanishes and the prediction does not."""
         if not self.up_to_constant:
             return (self.error_square.sum() / self.reference_square.sum()).sqrt()
-        count = self.count.clamp_min(1)
+        count = torch.where(self.count > 0, self.count, 1.0)  # less than 1 in a mean over processes
         error = (self.error_square - self.error.square() / count).clamp_min(0)
         return (error.sum() / (self.reference_square - self.reference.square() / count).sum()).sqrt()

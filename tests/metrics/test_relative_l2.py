@@ -51,6 +51,25 @@ def test_each_group_has_a_constant_of_its_own():
     assert own.compute().item() == pytest.approx(0.1, rel=1e-10)
 
 
+def test_means_over_many_processes_serve_as_sums():
+    r = torch.randn(3, dtype=torch.float64)
+    metric = RelativeL2(True)
+    metric.update(1.1 * r + 3, r)
+    for name in metric.metric_state:
+        setattr(metric, name, getattr(metric, name) / 16)
+    assert metric.compute().item() == pytest.approx(0.1, rel=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 2)])
+def test_no_points_change_nothing(shape):
+    metric = RelativeL2()
+    metric.update(torch.empty(shape), torch.empty(shape))
+    assert metric.compute().isnan()
+    metric.update(torch.full((3, 2), 1.5), torch.ones(3, 2))
+    metric.update(torch.empty(shape), torch.empty(shape))
+    assert metric.compute() == 0.5
+
+
 def test_it_stays_float64_when_its_module_is_cast():
     metric = RelativeL2().float()
     metric.update(torch.ones(3), torch.ones(3))
