@@ -19,6 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from pinnfuse.precision import matmul_precision
+
 ACTIVATIONS = {"identity": 0, "tanh": 1, "relu": 2}
 PRODUCTS = {"highest": "tf32x3", "high": "tf32", "medium": "tf32"}
 """torch.get_float32_matmul_precision() -> how float32 products are formed on tensor cores."""
@@ -77,7 +79,7 @@ def product(a: Tensor, b: Tensor, d: Tensor | None, activation: str) -> Tensor:
         matmul_kernel[grid](
             a, b, a if d is None else d, c, m, n, k, *a.stride(), *b.stride(), *(c if d is None else d).stride(),
             *c.stride(), ADD=d is not None, ACTIVATION=ACTIVATIONS[activation],
-            PRODUCT="ieee" if double else PRODUCTS[torch.get_float32_matmul_precision()],
+            PRODUCT="ieee" if double else PRODUCTS[matmul_precision()],
             SUM=tl.float64 if double else tl.float32, BM=bm, BN=bn, BK=bk, GROUP=8,
             num_warps=8 if bm == 128 else 4, num_stages=3 if bm == 128 else 2,
         )  # fmt: skip

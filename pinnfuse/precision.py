@@ -41,14 +41,22 @@ def resolve(precision: str | None, dtype: torch.dtype) -> str:
             "FusedResidualLoss: `precision='float64'` needs a float64 network; got float32. Convert both with "
             "net.double() and points.double()."
         )
-    name = precision or torch.get_float32_matmul_precision()
+    name = precision or matmul_precision()
     return _FROM_TORCH.get(name, name)
+
+
+def matmul_precision() -> str:
+    """`torch.get_float32_matmul_precision()`, also where `torch.backends.*.fp32_precision` was set: then it raises."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return "high" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "highest"
 
 
 @contextmanager
 def torch_matmul(precision: str) -> Iterator[None]:
     """Run torch's own products in a resolved precision."""
-    before = torch.get_float32_matmul_precision()
+    before = matmul_precision()
     wanted = _TO_TORCH.get(precision, before)
     if wanted == before:
         yield
@@ -67,9 +75,16 @@ def no_autocast(device_type: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def torch_convolutions() -> Iterator[None]:
-    """Convolutions as accurate as matrix products: by default cuDNN takes TF32 for them, cuBLAS does not."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = before and torch.get_float32_matmul_precision() != "highest"
+    """Convolutions as accurate as matrix products: by default cuDNN takes TF32 for them, cuBLAS does not.
+
+    Where `torch.backends.cudnn.conv.fp32_precision` says otherwise than that of recurrent layers, it was chosen.
+    """
+    try:
+        before = torch.backends.cudnn.allow_tf32
+    except RuntimeError:
+        yield
+        return
+    torch.backends.cudnn.allow_tf32 = before and matmul_precision() != "highest"
     try:
         yield
     finally:
