@@ -314,7 +314,8 @@ class TritonEngine(JetEngine):
                 if not (self.hopper and passes):
                     raise
                 config.refuse_hopper(str(problem))
-                self.hopper = self.chained = False
+                self.hopper = self.chained = self.grouped = False
+                self.config = replace(self.config, groups=1)
                 return run()
 
     def _launches(

@@ -77,6 +77,19 @@ def test_tangents_shared_among_programs(width, groups, activation, standing_in, 
     assert "backward_end_kernel" in made[0]
 
 
+def test_portable_kernels_follow_where_shared_tangents_do_not_compile(standing_in, monkeypatch):
+    def fails(*given):
+        raise RuntimeError("PassManager::run failed")
+
+    monkeypatch.setattr("pinnfuse.kernels.jets.looped.LOOPED_FROM", 3)
+    monkeypatch.setattr(config, "_refused", [])
+    monkeypatch.setattr(runner, "hopper_module", fails)
+    standing_in[0](ring=(4, 4), groups=2, thrifty=True)
+    pde = PDE("u", "x0 x1 x2 x3 x4", equations={"poisson": "laplacian(u) - sin(x0)*u"})
+    with pytest.warns(UserWarning, match="PassManager"):
+        check(pde, mlp(5, [64] * 2, 1, nn.Tanh), 70)
+
+
 @pytest.mark.parametrize(("ring", "lean"), [((1, 1), False), ((4, 3), True)])
 def test_a_layer_at_a_time(ring, lean, standing_in):
     launch, made = standing_in
