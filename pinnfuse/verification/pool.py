@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -15,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
+from types import ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -139,7 +141,7 @@ class _Pool:
         ours, theirs = context.Pipe()
         threads = max(1, torch.get_num_threads() // self.jobs)
         process = context.Process(target=_serve, args=(theirs, str(self.device), threads), daemon=True)
-        with _deaf_to_interrupts():
+        with _deaf_to_interrupts(), _without_main():
             process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
         with suppress(OSError):
@@ -196,6 +198,17 @@ def _serve(connection: Connection, device: str, threads: int) -> None:
         except EOFError:
             return
         connection.send(_attempt(task, torch.device(device)))
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """A process that is started in here does not run the program of this one again, which may be no file (stdin)."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextmanager

@@ -4,8 +4,11 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -173,6 +176,18 @@ def test_workers_find_the_same_as_this_process() -> None:
     tasks = verification.physarum_tasks(quick=True)[:3]
     alone, together = (verification.run_tasks(tasks, torch.device("cpu"), jobs) for jobs in (1, 2))
     assert alone == together and {row.status for row in alone} == {"ok", "skipped"}
+
+
+def test_workers_do_not_run_the_program_that_starts_them(tmp_path: Path) -> None:
+    program = tmp_path / "unguarded.py"
+    program.write_text(
+        "import torch\nfrom pinnfuse import verification\n"
+        "tasks = verification.physarum_tasks(True)[:2]\n"
+        "print({row.status for row in verification.run_tasks(tasks, torch.device('cpu'), 2)})\n"
+    )
+    for argument, text in ((str(program), ""), ("-", program.read_text())):
+        done = subprocess.run([sys.executable, argument], input=text, capture_output=True, text=True, check=False)
+        assert done.stdout == "{'ok'}\n", done.stderr
 
 
 def test_a_wrong_number_of_jobs(capsys: pytest.CaptureFixture[str]) -> None:
