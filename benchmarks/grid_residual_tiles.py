@@ -24,7 +24,8 @@ def kernels(boundary, tile, store, n, batch):
     from pinnfuse.bench.grid_engines import GridCase, fused
     from pinnfuse.grid import fused as kernels_of
     from pinnfuse.kernels.grid import residual
-    from pinnfuse.kernels.grid.residual import RECOMPUTED, SAVED, Tile
+    from pinnfuse.kernels.grid.residual import RECOMPUTED, SAVED
+    from pinnfuse.kernels.grid.tile import Tile
 
     case = GridCase(boundary, n, batch)
     loss = fused(case, "triton", torch.device("cuda"))

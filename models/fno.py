@@ -54,10 +54,9 @@ class SpectralConvolution(nn.Module):
             out[part] = torch.einsum("bi...,io...->bo...", spectrum[part], weight[few])
         if dims:
             out = torch.fft.ifftn(out, dim=dims, norm="ortho")
+        # modes of a real function that have no imaginary part; not every library ignores what is there
         imaginary = torch.view_as_real(out)[..., 1]
-        imaginary[
-            ..., 0
-        ].zero_()  # of a mode that a real function has no imaginary part of: not every library ignores it
+        imaginary[..., 0].zero_()
         if 2 * (half - 1) == last:
             imaginary[..., -1].zero_()
         return torch.fft.irfft(out, n=last, norm="ortho")

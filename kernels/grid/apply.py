@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -14,29 +13,16 @@ from torch import Tensor
 
 from pinnfuse.kernels.grid.layout import Layout
 from pinnfuse.kernels.grid.source import generate
+from pinnfuse.kernels.grid.tile import Tile
 from pinnfuse.kernels.jets import cache
 from pinnfuse.kernels.launching import Prepared
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Points of one program along the last two axes, its warps, the points a thread reads at once if aligned, and the
-    most registers of a thread (0: no bound; not for float64)."""
-
-    x: int
-    y: int
-    warps: int
-    vector: int = 4
-    registers: int = 0
-
+from pinnfuse.remembered import Remembered
 
 TILES = {1: Tile(1024, 1, 4), 2: Tile(64, 8, 4), 3: Tile(64, 8, 4)}
 """Per number of axes. H200, laplacian of 2048^2 x 8, share of the copy rate: 64 x 8 and 128 x 8 84 %, 128 x 4 83 %,
 256 x 4 80 %, 128 x 16 69 %; one point a thread at once instead of four 70 %. Other numbers of axes: not measured."""
 
 
-REMEMBERED = 1024
-"""Launches of a kernel."""
 Shape = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -56,7 +42,7 @@ class Kernel:
     ):
         self.function, self.dimension, self.vectors, self.tile = function, dimension, tuple(vectors), tile
         self.flags = dict(flags or {})
-        self._launches: dict[Any, Prepared] = {}
+        self._launches: Remembered[Any, Prepared] = Remembered(1024)
 
     def __call__(self, arrays: Sequence[Tensor | None], weights: Tensor, tile: Tile | None = None) -> None:
         """Launch; the arrays have one dtype, `weights` are float64 for float64 and float32 for the others."""
@@ -72,9 +58,8 @@ class Kernel:
         key = (shapes, first.dtype, weights.device, tile)
         found = self._launches.get(key)
         if found is None:
-            if len(self._launches) >= REMEMBERED:
-                self._launches.clear()
-            found = self._launches[key] = self._prepare(shapes, tile or self.tile, weights.dtype == torch.float64)
+            prepared = self._prepare(shapes, tile or self.tile, weights.dtype == torch.float64)
+            found = self._launches.keep(key, prepared)
         return found
 
     def _prepare(self, shapes: tuple[Shape | None, ...], tile: Tile, double: bool) -> Prepared:
@@ -101,8 +86,7 @@ class Kernel:
         }
         grid = (batch * nz * tiles_x * tiles_y,)
         integers = (nx, ny, nz, tiles_x, tiles_y, *strides)
-        bounded = {"maxnreg": tile.registers} if tile.registers and not double else {}
-        return Prepared(self.function, grid, integers, constants, num_warps=tile.warps, **bounded)
+        return Prepared(self.function, grid, integers, constants, **tile.options(double))
 
 
 @lru_cache(maxsize=256)
@@ -147,4 +131,4 @@ def fitted(tile: Tile, nx: int, ny: int) -> Tile:
         y //= 2
     if (x, y) == (tile.x, tile.y):
         return tile
-    return Tile(x, y, tile.warps if x * y >= 512 else 1, tile.vector)
+    return Tile(x, y, tile.warps if x * y >= 512 else 1, vector=tile.vector)

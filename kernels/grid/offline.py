@@ -9,7 +9,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from pinnfuse.kernels.grid.apply import TILES, Tile
+from pinnfuse.kernels.grid.apply import TILES
 from pinnfuse.kernels.grid.apply import module as linear_module
 from pinnfuse.kernels.grid.flow import Flow
 from pinnfuse.kernels.grid.interpolation import finish_kernel
@@ -19,6 +19,7 @@ from pinnfuse.kernels.grid.run_flow import module as flow_module
 from pinnfuse.kernels.grid.run_sample import BLOCK, FINISH, REST, WARPS
 from pinnfuse.kernels.grid.run_sample import module as sample_module
 from pinnfuse.kernels.grid.sampling import Sampling
+from pinnfuse.kernels.grid.tile import Tile
 from pinnfuse.kernels.jets.offline import Resources, _usage
 
 
@@ -73,10 +74,7 @@ def _compile(kernel: Any, tile: Tile, flags: dict[str, Any], capability: int, dt
     compiled = triton.compile(
         ASTSource(kernel, signature, values, hints),
         target=GPUTarget("cuda", capability, 32),
-        options={
-            "num_warps": tile.warps,
-            **({"maxnreg": tile.registers} if tile.registers and dtype != "fp64" else {}),
-        },
+        options=tile.options(dtype == "fp64"),
     )
     registers, stack = _usage(compiled.asm["cubin"])
     return Resources(kernel.fn.__name__, capability, registers, stack, compiled.metadata.shared)

@@ -12,23 +12,15 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from pinnfuse.kernels.grid.tile import Tile
 from pinnfuse.kernels.jets import cache
 from pinnfuse.kernels.launching import Prepared
+from pinnfuse.remembered import Remembered
 
 SEEDED, SAVED, RECOMPUTED = 0, 1, 2
 """Where the gradient takes the slopes of the loss from: given ones, stored residuals, residuals formed once more."""
 PROGRAMS = 4096
 """Of the loss kernel, over all samples: each adds up many tiles, so that few partial sums remain."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """Points of one program along the last two axes, its warps, and the most registers of a thread (0: no bound)."""
-
-    x: int
-    y: int
-    warps: int
-    registers: int = 0
 
 
 LOSS = {1: Tile(256, 1, 4), 2: Tile(128, 4, 4), 3: Tile(64, 8, 8)}
@@ -51,8 +43,6 @@ multiprocessor, 0.849 ms; 128 x 2 with 168, 12 warps, 0.631; periodic, 128, 16 w
 periodic). Within a bound the branch of edges spills what it must (Triton 3.6: 4 words of the gradient, none of the
 loss), the other nothing. 64 x 8 has half the edge tiles of 128 x 4. The bounds are not measured yet; more fields may
 need more everywhere."""
-REMEMBERED = 1024
-"""Launches of the kernels of one source."""
 
 
 @dataclass(frozen=True)
@@ -103,19 +93,15 @@ def module(source: str) -> ModuleType:
 
 
 @lru_cache(maxsize=64)
-def _launches(source: str) -> dict[Any, Prepared]:
+def _launches(source: str) -> Remembered[Any, Prepared]:
     """Launches of a source's kernels that were prepared."""
-    return {}
+    return Remembered(1024)
 
 
 def _launch(source: str, key: Any, prepare: Callable[[], Prepared]) -> Prepared:
     known = _launches(source)
     found = known.get(key)
-    if found is None:
-        if len(known) >= REMEMBERED:
-            known.clear()
-        found = known[key] = prepare()
-    return found
+    return known.keep(key, prepare()) if found is None else found
 
 
 @lru_cache(maxsize=1024)
@@ -202,8 +188,7 @@ def _prepared(
 ) -> Prepared:
     """With those constants that the kernel has, in the order of its arguments, of which they are the last."""
     ordered = {name: constants[name] for name in kernel.arg_names if name in constants}
-    bounded = {"maxnreg": tile.registers} if tile.registers and constants["ACC"] == tl.float32 else {}
-    return Prepared(kernel, grid, integers, ordered, num_warps=tile.warps, **bounded)
+    return Prepared(kernel, grid, integers, ordered, **tile.options(constants["ACC"] == tl.float64))
 
 
 def _pointers(a: Arguments) -> tuple[Tensor, ...]:

@@ -8,7 +8,8 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-from pinnfuse.kernels.grid.residual import RECOMPUTED, SAVED, Tile, module
+from pinnfuse.kernels.grid.residual import RECOMPUTED, SAVED, module
+from pinnfuse.kernels.grid.tile import Tile
 from pinnfuse.kernels.jets.offline import Resources, _usage
 
 KERNELS = {
@@ -61,5 +62,5 @@ def _compile(name: str, kernel: Any, capability: int, tile: Tile, dtype: str, mo
     return compile(
         ASTSource(kernel, signature, values, hints),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": tile.warps, **({"maxnreg": tile.registers} if tile.registers else {})},
+        options=tile.options(dtype == "float64"),
     )

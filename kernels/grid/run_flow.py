@@ -7,9 +7,10 @@ from types import ModuleType
 
 from torch import Tensor
 
-from pinnfuse.kernels.grid.apply import Kernel, Tile
+from pinnfuse.kernels.grid.apply import Kernel
 from pinnfuse.kernels.grid.flow import Flow
 from pinnfuse.kernels.grid.flow_source import generate
+from pinnfuse.kernels.grid.tile import Tile
 from pinnfuse.kernels.jets import cache
 
 FORWARD = {1: Tile(1024, 1, 4), 2: Tile(128, 4, 4), 3: Tile(128, 4, 4)}

@@ -25,6 +25,7 @@ from pinnfuse.kernels.jets.paths import path, too_large
 from pinnfuse.kernels.jets.runner import TritonEngine
 from pinnfuse.kernels.jets.scheduled import ScheduledEngine
 from pinnfuse.kernels.measured import unmeasured
+from pinnfuse.remembered import Remembered
 
 
 def obstacle(recognised: Recognised | None, points: Tensor, plan: JetPlan | None) -> str:
@@ -83,15 +84,12 @@ def engine(
         return by_schedule()
     made = by_stack(configuration=configuration)
     if configuration is not None or not unmeasured(device):  # else it is still to be measured
-        if len(_known) >= REMEMBERED:
-            _known.clear()
-        _known[key] = made.on([])
+        _known.keep(key, made.on([]))
     return made
 
 
-_known: dict[Any, TritonEngine] = {}
+_known: Remembered[Any, TritonEngine] = Remembered(64)
 """Engines without operands: all that a call need not find out again."""
-REMEMBERED = 64
 
 
 def _seconds(engine: JetEngine, columns: int, outputs: int, count: int = 16384) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pinnfuse.jets.hashed import hashed_once
+from pinnfuse.remembered import hashed_once
 
 PARTS = {"float64": 0, "float32": 2, "bf16x3": 2, "tf32": 1}
 """bf16x3 (16 bits) is served by two halves (22 bits), at the same rate."""

@@ -70,14 +70,8 @@ def run(
     key = (points.shape[0], weighted, keep)
     launches = engine.prepared.get(key)
     if launches is None:
-        if len(engine.prepared) >= REMEMBERED:
-            engine.prepared.clear()
-        launches = engine.prepared[key] = _Launches(engine, *key)
+        launches = engine.prepared.keep(key, _Launches(engine, *key))
     return launches(engine, points, coefficients, given, residuals)
-
-
-REMEMBERED = 64
-"""Numbers of points whose launches an engine keeps."""
 
 
 class _Launches:

@@ -13,7 +13,17 @@ from __future__ import annotations
 
 from pinnfuse.kernels.jets.channels import ACTIVATIONS
 from pinnfuse.kernels.jets.hopper import HEAD
-from pinnfuse.kernels.jets.hopper_looped import ADJOINTS, ROWS, ZEROS, coefficients, jets, last_sums, product, put
+from pinnfuse.kernels.jets.hopper_looped import (
+    ADJOINTS,
+    ROWS,
+    ZEROS,
+    coefficients,
+    fetches,
+    jets,
+    last_sums,
+    product,
+    put,
+)
 from pinnfuse.kernels.jets.hopper_ring import PROLOGUE
 from pinnfuse.kernels.jets.looped import runs
 from pinnfuse.kernels.jets.pieces import indent
@@ -28,59 +38,9 @@ def groups_on_hopper(spec: Spec) -> bool:
 
 def generate_hopper_grouped(spec: Spec) -> str:
     """The module's text: `forward_kernel`, `forward_end_kernel`, `backward_kernel`, `backward_end_kernel`."""
-    last = len(spec.space) - 1
-    parts = [HEAD, _FETCH.format(last=last)]
+    parts = [HEAD, fetches(len(spec.space) - 1, shared=True)]
     parts += [_forward(spec, end) for end in (False, True)] + [_backward(spec, end) for end in (False, True)]
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
-
-
-_FETCH = """
-@gluon.jit
-def fetch_forward(
-    ring, slot, q, tile, start, items, i_ptr, a_ptr, pieces, channel, part, tiles, nb, H: gl.constexpr,
-    PARTS: gl.constexpr, STRIDE
-):
-    NB: gl.constexpr = H // 64
-    q += 0 * items  # not a constant any more, which no branch may change
-    if q >= items:
-        q -= items
-        tile += STRIDE
-    if tile < tiles:
-        k = q // NB
-        if k > 0:
-            k += start - 1
-        p = i_ptr + k * channel + tile.to(gl.int64) * 64 * H + q % NB * 64
-        fetch(ring, slot, p + pieces, part, PARTS)
-    async_copy.commit_group()
-
-
-@gluon.jit
-def fetch_backward(
-    ring, slot, q, tile, start, items, i_ptr, a_ptr, pieces, channel, part, tiles, nb, H: gl.constexpr,
-    PARTS: gl.constexpr, STRIDE
-):
-    NB: gl.constexpr = H // 64
-    q += 0 * items  # not a constant any more, which no branch may change
-    if q >= items:
-        q -= items
-        tile += STRIDE
-    if tile < tiles:
-        base = tile.to(gl.int64) * 64 * H
-        group = q // (NB + 1)
-        place = q % (NB + 1)
-        if group > 0:
-            group += start - 1
-        k = group
-        if group == 0:
-            k = group + {last}
-        if group == {last}:
-            k = group - {last}
-        p = i_ptr + k * channel + base + (place - 1) * 64
-        if place == 0:
-            p = a_ptr + group * channel + base + nb * 64
-        fetch(ring, slot, p + pieces, part, PARTS)
-    async_copy.commit_group()
-"""
 
 
 def _shared(lines: list[str]) -> list[str]:

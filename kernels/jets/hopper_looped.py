@@ -38,50 +38,65 @@ def loops_on_hopper(space: ChannelSpace, activations: tuple[str, ...]) -> bool:
 
 def generate_hopper_looped(spec: Spec) -> str:
     """The module's text: `forward_kernel` and `backward_kernel` with the arguments of hopper.py's."""
-    parts = (HEAD, _FETCH.format(last=len(spec.space) - 1), _forward(spec), _backward(spec))
+    parts = (HEAD, fetches(len(spec.space) - 1), _forward(spec), _backward(spec))
     return "\n\n".join(part.strip("\n") + "\n" for part in parts)
 
 
 _FETCH = """
 @gluon.jit
-def fetch_forward(
-    ring, slot, q, tile, i_ptr, a_ptr, pieces, channel, part, tiles, nb, H: gl.constexpr, PARTS: gl.constexpr
+def fetch_{name}(
+    {arguments}
 ):
     NB: gl.constexpr = H // 64
-    ITEMS: gl.constexpr = {last} * NB + NB
-    if q >= ITEMS:
-        q -= ITEMS
-        tile += gl.num_programs(0) // NB
+    {count}
+    if q >= {items}:
+        q -= {items}
+        tile += {stride}
     if tile < tiles:
-        p = i_ptr + (q // NB) * channel + tile.to(gl.int64) * 64 * H + q % NB * 64
+{place}
         fetch(ring, slot, p + pieces, part, PARTS)
     async_copy.commit_group()
-
-
-@gluon.jit
-def fetch_backward(
-    ring, slot, q, tile, i_ptr, a_ptr, pieces, channel, part, tiles, nb, H: gl.constexpr, PARTS: gl.constexpr
-):
-    NB: gl.constexpr = H // 64
-    ITEMS: gl.constexpr = ({last} + 1) * (NB + 1)
-    if q >= ITEMS:
-        q -= ITEMS
-        tile += gl.num_programs(0) // NB
-    if tile < tiles:
-        base = tile.to(gl.int64) * 64 * H
+"""
+_FORWARD = "        p = i_ptr + {k} * channel + tile.to(gl.int64) * 64 * H + q % NB * 64"
+_BACKWARD = """        base = tile.to(gl.int64) * 64 * H
         group = q // (NB + 1)
         place = q % (NB + 1)
-        k = group
+{own}        k = group
         if group == 0:
             k = group + {last}
         if group == {last}:
             k = group - {last}
         p = i_ptr + k * channel + base + (place - 1) * 64
         if place == 0:
-            p = a_ptr + group * channel + base + nb * 64
-        fetch(ring, slot, p + pieces, part, PARTS)
-    async_copy.commit_group()
-"""
+            p = a_ptr + group * channel + base + nb * 64"""
+_OWN = "        if {k} > 0:\n            {k} += start - 1\n"
+
+
+def fetches(last: int, shared: bool = False) -> str:
+    """`fetch_forward` and `fetch_backward`: item q of a tile, or of the next tile of the program, goes to the ring.
+
+    Args:
+        last: channel of the operator.
+        shared: a program has only `items` of them, the value's and those of the tangents from `start` on
+            (hopper_grouped.py).
+    """
+    tensors = "i_ptr, a_ptr, pieces, channel, part, tiles, nb, H: gl.constexpr,"
+    if shared:
+        arguments = f"ring, slot, q, tile, start, items, {tensors}\n    PARTS: gl.constexpr, STRIDE"
+        counts = ("q += 0 * items  # not a constant any more, which no branch may change",) * 2
+        items, stride = "items", "STRIDE"
+        forward = f"        k = q // NB\n{_OWN.format(k='k')}{_FORWARD.format(k='k')}"
+    else:
+        arguments = f"ring, slot, q, tile, {tensors} PARTS: gl.constexpr"
+        counts = (f"ITEMS: gl.constexpr = {last} * NB + NB", f"ITEMS: gl.constexpr = ({last} + 1) * (NB + 1)")
+        items, stride = "ITEMS", "gl.num_programs(0) // NB"
+        forward = _FORWARD.format(k="(q // NB)")
+    backward = _BACKWARD.format(last=last, own=_OWN.format(k="group") if shared else "")
+    return "\n".join(
+        _FETCH.format(name=name, arguments=arguments, count=count, items=items, stride=stride, place=place)
+        for name, count, place in zip(("forward", "backward"), counts, (forward, backward), strict=True)
+    )
+
 
 ZEROS = "gl.zeros([64, 64], gl.float32, layout=product_layout(WARPS))"
 

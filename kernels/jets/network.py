@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pinnfuse.jets.hashed import hashed_once
 from pinnfuse.jets.program import Affine, Concatenate, Multiply, Operation, Program, Unary
 from pinnfuse.kernels.jets.pointwise import NotGenerated
+from pinnfuse.remembered import hashed_once
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from pinnfuse.kernels.jets.spec import ADJOINT, LOSS, LOSS_AND_GRADIENT, OUTPUTS
 from pinnfuse.kernels.jets.sums import multiprocessors as multiprocessors
 from pinnfuse.kernels.jets.sums import sum_rows as sum_rows
 from pinnfuse.kernels.launching import launch, step
+from pinnfuse.remembered import Remembered
 
 
 @lru_cache(maxsize=128)
@@ -132,7 +133,7 @@ class TritonEngine(JetEngine):
         self.saves = any(name not in POLYNOMIAL for name in names)
         self.layered = self.config.thrifty and not self.chained
         self.device = device
-        self.prepared: dict[Any, Any] = {}  # shared by the engines of all calls
+        self.prepared: Remembered[Any, Any] = Remembered(64)  # by number of points; shared by the engines of all calls
         self.bytes_per_point = bytes_of_a_point(self, given)
         self.chunk = points_of_a_chunk(self)
 

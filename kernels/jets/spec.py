@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pinnfuse.jets.hashed import hashed_once
 from pinnfuse.jets.plan import JetPlan, Output
 from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.kernels.jets.network import Stack, Tail
 from pinnfuse.kernels.jets.tail import TailCode, tail_code
+from pinnfuse.remembered import hashed_once
 
 LOSS, LOSS_AND_GRADIENT, OUTPUTS, ADJOINT = range(4)
 """What the kernel of the output layer computes; the last: for a given adjoint of the outputs."""

@@ -16,8 +16,6 @@ from pinnfuse.pde import PDE
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CALLER = "FusedGridResidualLoss"
-REMEMBERED = 1024
-"""Shapes of fields, per loss."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,7 @@ def check_fields(fields: Tensor, scheme: Scheme, caller: str) -> tuple[int, ...]
     key = (fields.shape, fields.dtype)
     found = scheme.checked.get(key)
     if found is None:
-        found = _check_fields(fields, scheme, caller)
-        if len(scheme.checked) >= REMEMBERED:
-            scheme.checked.clear()
-        scheme.checked[key] = found
+        found = scheme.checked.keep(key, _check_fields(fields, scheme, caller))
     return found
 
 

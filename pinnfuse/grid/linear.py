@@ -26,6 +26,7 @@ from pinnfuse.grid.stencils import AxisStencil, Row, apply, check_points
 from pinnfuse.kernels.grid.hashing import hash_once
 from pinnfuse.kernels.grid.layout import Layout, Line
 from pinnfuse.kernels.grid.layout import Term as LaidTerm
+from pinnfuse.remembered import Remembered
 
 Factors = tuple[tuple[int, AxisStencil], ...]
 
@@ -240,18 +241,15 @@ class Plan(NamedTuple):
     weights: Tensor
 
 
-_plans: dict[Any, Plan] = {}
+_plans: Remembered[Any, Plan] = Remembered(1024)
 """Per operator and all that a plan depends on: to find its parts again would outlast a small field."""
-REMEMBERED = 1024
 
 
 def _launch(u: Tensor, operator: LinearOperator, affine: bool, scalar: tuple[bool, bool]) -> Tensor:
     key = (operator, affine, scalar, u.shape, u.stride(), u.dtype, u.device)
     plan = _plans.get(key)
     if plan is None:
-        if len(_plans) >= REMEMBERED:
-            _plans.clear()
-        plan = _plans[key] = _plan(u, operator, affine, scalar)
+        plan = _plans.keep(key, _plan(u, operator, affine, scalar))
     out = u.new_empty(plan.shape)
     if plan.launch is not None:
         plan.launch((out, u if plan.viewed else u.contiguous(), plan.weights))

@@ -16,6 +16,7 @@ from pinnfuse.grid.grid import Grid
 from pinnfuse.grid.schemes import TimeScheme
 from pinnfuse.grid.stencils import AxisStencil, Row
 from pinnfuse.pde import PDE
+from pinnfuse.remembered import Remembered
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +47,9 @@ class Scheme:
         return not all(self.grid.periodic.values())
 
     @cached_property
-    def checked(self) -> dict[object, tuple[int, ...]]:
+    def checked(self) -> Remembered[object, tuple[int, ...]]:
         """Fields that were found to fit, by shape and dtype, with the shape of their residuals."""
-        return {}
+        return Remembered(1024)
 
     @cached_property
     def first(self) -> dict[str, float]:

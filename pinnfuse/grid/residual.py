@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,6 +25,7 @@ from pinnfuse.grid.inputs import Inputs
 from pinnfuse.grid.schemes import SCHEMES, TimeScheme
 from pinnfuse.parameters import ResidualModule, number
 from pinnfuse.pde import PDE
+from pinnfuse.precision import no_autocast
 from pinnfuse.residual import Evaluation
 
 CALLER = "FusedGridResidualLoss"
@@ -160,7 +160,7 @@ class FusedGridResidualLoss(ResidualModule):
         """Residuals [B, E, *space] or [B, T', E, *space], differentiable to fields, parameters and data."""
         given = self._checked(fields, None, data, parameters, f"{CALLER}.residuals")
         chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
-        with _full_precision(fields.device.type):
+        with no_autocast(fields.device.type):
             found = chosen.run(
                 lambda u: _fused().residuals(self.scheme, given.of(u)),
                 lambda u: self._torch_residuals(given.of(u)),
@@ -244,7 +244,7 @@ class FusedGridResidualLoss(ResidualModule):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         given = self._checked(fields, point_weights, data, parameters, CALLER)
         chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
-        with _full_precision(fields.device.type):
+        with no_autocast(fields.device.type):
             loss, per_equation, r = chosen.run(
                 lambda u: _fused().loss(self.scheme, given.of(u), keep, self.recompute),
                 lambda u: self._torch_loss(given.of(u)),
@@ -253,11 +253,6 @@ class FusedGridResidualLoss(ResidualModule):
         if r is not None:
             r = r.detach() if self.scheme.form.time else r.detach().squeeze(1)
         return loss, per_equation.detach(), r
-
-
-def _full_precision(device_type: str) -> AbstractContextManager[Any]:
-    """No autocast inside; nothing where there is none outside."""
-    return torch.autocast(device_type, enabled=False) if torch.is_autocast_enabled(device_type) else nullcontext()
 
 
 @cache

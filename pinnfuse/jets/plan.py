@@ -10,9 +10,9 @@ from typing import Any
 import sympy
 import torch
 
-from pinnfuse.jets.hashed import hashed_once
 from pinnfuse.jets.space import ChannelSpace, MultiIndex, Operator
 from pinnfuse.pde import PDE, Jet, torch_function
+from pinnfuse.remembered import hashed_once
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pinnfuse.jets.hashed import hashed_once
+from pinnfuse.remembered import hashed_once
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from itertools import product
 
 import sympy
 
-from pinnfuse.jets.hashed import hashed_once
+from pinnfuse.remembered import hashed_once
 
 MultiIndex = tuple[int, ...]
 

@@ -10,10 +10,11 @@ def interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPa
     have some away from all ends."""
     from pinnfuse.grid import linear
     from pinnfuse.kernels.grid import apply, run_flow
+    from pinnfuse.kernels.grid.tile import Tile
 
     if not torch.cuda.is_available():
         for table in (apply.TILES, run_flow.FORWARD, run_flow.BACKWARD):
-            for d, tile in {1: apply.Tile(16, 1, 1), 2: apply.Tile(16, 4, 1), 3: apply.Tile(16, 4, 1)}.items():
+            for d, tile in {1: Tile(16, 1, 1), 2: Tile(16, 4, 1), 3: Tile(16, 4, 1)}.items():
                 monkeypatch.setitem(table, d, tile)
         monkeypatch.setattr(run_flow, "BOUNDED", {})
         for remembered in (apply.kernel, run_flow.kernels):

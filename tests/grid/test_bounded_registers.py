@@ -33,9 +33,10 @@ def test_residual(where, monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_convection(scheme, dtype, where, monkeypatch):
     from pinnfuse.kernels.grid import apply, run_flow
+    from pinnfuse.kernels.grid.tile import Tile
 
     key = (scheme, {"central": 1, "upwind3": 2}[scheme], True)
-    monkeypatch.setattr(run_flow, "BOUNDED", {key: apply.Tile(16, 4, 1, registers=64)})
+    monkeypatch.setattr(run_flow, "BOUNDED", {key: Tile(16, 4, 1, registers=64)})
     run_flow.kernels.cache_clear()
     options = []
     prepared = apply.Prepared

@@ -276,7 +276,7 @@ SCRIPT = """
 import json, sys
 from dataclasses import asdict
 from tests.kernels import test_grid_residual as t
-from pinnfuse.kernels.grid.residual import Tile
+from pinnfuse.kernels.grid.tile import Tile
 from pinnfuse.kernels.grid.residual_offline import compiled, resources
 
 capability, walls, dtype, tile = json.loads(sys.argv[1])

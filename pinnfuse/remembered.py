@@ -1,10 +1,31 @@
-"""Values that are keys of caches at every call, and whose hash takes longer than what the caches save."""
+"""What is found once and asked for at every call: tables, and keys whose hash would take longer than a table saves."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
+K = TypeVar("K")
+V = TypeVar("V")
 T = TypeVar("T")
+
+
+class Remembered(dict[K, V]):
+    """A table that forgets everything when it is full: `get` is a plain lookup, with no order of use to keep.
+
+    Args:
+        most: entries.
+    """
+
+    def __init__(self, most: int):
+        super().__init__()
+        self.most = most
+
+    def keep(self, key: K, value: V) -> V:
+        """Remember and return `value`."""
+        if len(self) >= self.most:
+            self.clear()
+        self[key] = value
+        return value
 
 
 def hashed_once(cls: type[T]) -> type[T]:
