@@ -1,11 +1,21 @@
 """pinnfuse: fused residual losses for physics-informed networks and neural PDE surrogates, in PyTorch and Triton."""
 
+import importlib
+
+import torch
+
 from pinnfuse.errors import BackendUnavailable
 from pinnfuse.grid import FusedGridResidualLoss, Grid
 from pinnfuse.pde import PDE, Data, Jet, Parameter
 from pinnfuse.residual import FusedResidualLoss, derivatives
 
 __version__ = "0.1.0"
+
+if torch.distributed.is_available():
+    # Default arguments of its functions hold the process group that they find when they are imported. Torch's
+    # optimisers import them late: gloo's threads then outlive destroy_process_group, and a process that has done its
+    # work may abort as it ends.
+    importlib.import_module("torch.distributed.nn.functional")
 
 __all__ = [
     "PDE",
