@@ -19,7 +19,10 @@ def unwrap(net: nn.Module, caller: str) -> nn.Module:
             "reduce the gradients."
         )
     if not isinstance(net, nn.Module):
-        raise ValueError(f"{caller}: `net` must be a torch.nn.Module; got {type(net).__name__}.")
+        raise ValueError(
+            f"{caller}: `net` must be a torch.nn.Module; got {type(net).__name__}. Wrap a function as the forward of "
+            "one; arguments are (net, points)."
+        )
     net = getattr(net, "_orig_mod", net)
     if not isinstance(net, torch.jit.ScriptModule):
         for module in modules_of(net):
@@ -71,15 +74,18 @@ def check_points(points: Tensor, coordinates: Sequence[str], caller: str) -> Non
         )
     if points.dtype not in DTYPES:
         raise ValueError(f"{caller}: `points` must be float32 or float64; got {points.dtype}. Use points.float().")
+    if points.layout is not torch.strided:
+        raise ValueError(f"{caller}: `points` must be a dense tensor; got {points.layout}. Use points.to_dense().")
 
 
 def check_tensors(tensors: Mapping[str, Tensor], points: Tensor, caller: str) -> None:
     """Weights, parameters and data must share dtype and device with the points."""
     for name, tensor in tensors.items():
         if tensor.dtype != points.dtype:
+            which = "one of them, e.g. points.to(dtype)" if tensor.dtype in DTYPES else "the latter"
             raise ValueError(
                 f"{caller}: `points` and {name} must have one dtype; got {points.dtype} and {tensor.dtype}. Convert "
-                "one of them, e.g. points.to(dtype)."
+                f"{which}."
             )
         if tensor.device != points.device:
             raise ValueError(

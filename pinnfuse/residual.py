@@ -293,7 +293,7 @@ class FusedResidualLoss(ResidualModule):
         keep_residuals: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         net, columns, weights = self._checked(net, points, point_weights, data, "FusedResidualLoss")
-        equation_weights = self.equation_weights.to(points)
+        equation_weights = self.equation_weights.to(points).contiguous()  # whoever assigned a part of another tensor
         with precisions.no_autocast(points.device.type):
             plan_, choice = self._choice(net, points)
             trained = self.parameter_values()

@@ -50,6 +50,8 @@ BAD = {
     "integers": (lambda: loss(points=torch.ones(9, 2, dtype=torch.int64)), r"points.float\(\)"),
     "half": (lambda: loss(points=torch.rand(9, 2).half()), "float32 or float64"),
     "dtypes": (lambda: loss(points=torch.rand(9, 2).double()), "one dtype; got torch.float64 and torch.float32"),
+    "half network": (lambda: loss(net=stack(2, 2).bfloat16()), "torch.float32 and torch.bfloat16. Convert the latter"),
+    "sparse": (lambda: loss(points=POINTS.to_sparse()), r"points.to_dense\(\)"),
     "devices": (lambda: loss(net=stack(2, 2).to("meta")), "one device; got cpu and meta"),
     "numpy": (lambda: loss(points=POINTS.numpy()), "torch.as_tensor"),
     "width": (lambda: loss(net=stack(2, 3)), r"\[N, 2\], one column per field \(u, v\); got 3 columns"),
@@ -74,7 +76,7 @@ BAD = {
     "rows": (lambda: loss(net=OneRow()), r"for N = 9 points; got \[1, 2\]"),
     "parameter": (lambda: forced_loss().set_parameter("k", float("nan")), "finite number; got nan"),
     "parameter text": (lambda: forced_loss().set_parameter("k", "fast"), "finite number; got 'fast'"),
-    "net": (lambda: loss(net=lambda x: x), "torch.nn.Module; got function"),
+    "net": (lambda: loss(net=lambda x: x), "torch.nn.Module; got function. Wrap"),
     "names": (
         lambda: derivatives(stack(2, 2), POINTS, ["u_z"], fields="u v", coordinates="t x"),
         "derivatives: each of `names` must be .* got 'u_z'",

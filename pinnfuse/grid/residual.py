@@ -211,7 +211,7 @@ class FusedGridResidualLoss(ResidualModule):
             inputs.check_parameters(values, self.pde, fields, caller),
             inputs.check_data(data, self.pde, shape, fields, time is not None, caller),
             inputs.check_weights(point_weights, shape, fields, time is not None, caller),
-            self.equation_weights.to(fields.device, inputs.compute_dtype(fields.dtype)),
+            self.equation_weights.to(fields.device, inputs.compute_dtype(fields.dtype)).contiguous(),
             shape,
         )
 

@@ -124,6 +124,16 @@ def test_data_parameters_and_weights(where):
     check(MIXED, grid, arguments, time_step=0.1, time_scheme="midpoint", equation_weights=[2.0, 0.5])
 
 
+def test_equation_weights_with_any_strides(where):
+    grid, fields = plane(boundary="periodic"), torch.rand(2, 2, 4, 5, device=where)
+    pde, losses = PDE("u v", "x y", equations={"d": "u_xx - v", "e": "u*v_y"}), []
+    for backend in ("torch", "triton"):
+        loss_fn = FusedGridResidualLoss(pde, grid, backend=backend).to(where)
+        loss_fn.equation_weights = torch.tensor([[2.0, 9.0], [0.5, 9.0]], device=where)[:, 0]
+        losses.append(loss_fn(fields))
+    torch.testing.assert_close(*losses)
+
+
 def test_three_axes(where):
     grid = Grid("x y z", (0.3, 0.2, 0.4), boundary={"x": "neumann", "y": "periodic", "z": "dirichlet"})
     check(SPACE, grid, [leaf(1, 1, 3, 3, 3, device=where)])

@@ -11,6 +11,7 @@ from torch import nn
 import pinnfuse
 from pinnfuse import PDE
 from pinnfuse.errors import BackendUnavailable
+from pinnfuse.models import ModifiedMLP
 
 from .cases import PDES, errors, mlp, relative  # noqa: TID251 - this folder, not the library's
 
@@ -166,6 +167,21 @@ def test_frozen_tied_and_strided_parameters(where):
     for p, q in zip(net.parameters(), truth.parameters(), strict=True):
         if q.grad is not None:
             assert relative(p.grad, q.grad) < 3e-6
+
+
+@pytest.mark.parametrize("weights", [torch.tensor([[1.0, 9.0], [2.0, 9.0], [3.0, 9.0]])[:, 0], torch.ones(()).expand(3)])
+@pytest.mark.parametrize("kind", ["stack", "schedule"])
+def test_equation_weights_with_any_strides(kind, weights, where):
+    net = (mlp(3, [8], 3, nn.Tanh) if kind == "stack" else ModifiedMLP(3, 3, 8, 1)).to(where)
+    points, losses = torch.rand(20, 3, device=where), []
+    for backend in ("autograd", "triton"):
+        loss_fn = pinnfuse.FusedResidualLoss(PDES["navier_stokes"], backend=backend)
+        loss_fn.equation_weights = weights.to(where)
+        net.zero_grad()
+        loss = loss_fn(net, points)
+        loss.backward()
+        losses.append(torch.cat([loss.detach()[None], *(p.grad.flatten() for p in net.parameters())]))
+    assert relative(*losses) < 1e-5
 
 
 def test_derivatives_by_name(where):
