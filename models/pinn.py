@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pinnfuse import parallel
-from pinnfuse.balancing import CausalWeights, PerPointWeights, PointWeights, ResidualAttention, SelfAdaptive
-from pinnfuse.datamodules.collocation import Batch
+from pinnfuse.balancing import CausalWeights, PerPointWeights, PointWeights, ResidualAttention, SelfAdaptive, value_at
+from pinnfuse.datamodules.collocation import Batch, CollocationStream
+from pinnfuse.datamodules.collocation import Points as Drawn
 from pinnfuse.errors import nearest
 from pinnfuse.metrics import RelativeL2
 from pinnfuse.models.initialise import fit_output_layer
@@ -26,6 +27,7 @@ from pinnfuse.models.stepping import Stepper
 from pinnfuse.models.transform import set_constants
 from pinnfuse.optimizers import PhasedOptimizer, for_size
 from pinnfuse.problems import Problem, TrainingSpec
+from pinnfuse.problems.weighting import point_weights
 
 
 def point_weights_of(problem: Problem, spec: TrainingSpec) -> PointWeights:
@@ -64,6 +66,13 @@ def check_curriculum(problem: Problem, curriculum: Mapping[str, list[list[float]
                 f"training.curriculum: {name!r} ends at {knots[-1][1]!r}, but the reference of {problem.name!r} has "
                 f"{constants[name]!r}. End with that value, or change the problem's option."
             )
+
+
+@torch.no_grad()
+def predict_numpy(net: nn.Module, points: np.ndarray, batch: int = 65_536) -> np.ndarray:
+    """Fields [N, m] of a network at points [N, d] in numpy, float64 in and out."""
+    inputs = torch.as_tensor(points).to(next(net.parameters()))
+    return torch.cat([net(part) for part in inputs.split(batch)]).double().cpu().numpy()
 
 
 class NonFiniteLoss(RuntimeError):
@@ -156,7 +165,7 @@ class PINN(RecordedModule):
         )
         self.to(getattr(torch, self.training_spec.precision))
         self.rel_l2: dict[str, float] = {}
-        self.last_loss = self.first_loss = math.nan
+        self.last_loss = self.first_loss = self.first_terms = math.nan  # `first_terms`: their sum without weights
         self.phase_starts: list[tuple[int, str]] = []  # (steps done before it, optimiser)
         self.row_written = False
         """The last training step wrote a row of losses: a moment to look, save or stop."""
@@ -168,11 +177,9 @@ class PINN(RecordedModule):
         """Fields [N, m] at points [N, d]."""
         return self.net(points)
 
-    @torch.no_grad()
     def predict_numpy(self, points: np.ndarray, batch: int = 65_536) -> np.ndarray:
         """Fields [N, m] at points [N, d] in numpy, float64 in and out."""
-        inputs = torch.as_tensor(points).to(self.device, getattr(torch, self.training_spec.precision))
-        return torch.cat([self.net(part) for part in inputs.split(batch)]).double().cpu().numpy()
+        return predict_numpy(self.net, points, batch)
 
     # -- training ------------------------------------------------------------------------------------------------
 
@@ -203,7 +210,8 @@ class PINN(RecordedModule):
             if first:
                 if self.training_spec.initialise:
                     with torch.no_grad():  # the fitted loss may be tiny, and is no measure of divergence
-                        self.first_loss = parallel.mean(self.loss(self.net, batch)[0]).item()
+                        loss, terms = self.loss(self.net, batch)
+                    self._begin(parallel.mean(torch.stack([loss, *terms.values()])))
                     fit_output_layer(self.net, self.loss, batch)
                 self.loss.check_finite(True)
             self._recent.append((self.global_step + 1, self._stepper.step(wrapped, batch, self.global_step)))
@@ -223,7 +231,7 @@ class PINN(RecordedModule):
     def _follow_curriculum(self) -> None:
         """Give the PDE's constants the values of this step; a function of the step alone, so a resumed run agrees."""
         for name, knots in self.training_spec.curriculum.items():
-            value = [v for step, v in knots if step <= self.global_step][-1]
+            value = value_at(knots, self.global_step)
             if self.loss.interior.constants[name] != value:
                 self.loss.set_parameter(name, value)
                 set_constants(self.net, {name: value})
@@ -274,6 +282,37 @@ class PINN(RecordedModule):
             self.loss.set_weights(weights)
         self.schedule.new_objective()
 
+    # -- what `Refinement` asks ------------------------------------------------------------------------------------
+
+    @property
+    def collocation_points(self) -> Tensor:
+        """Those in the interior: of the last step, or of the next one before the first."""
+        return (self.last_batch or self._points().at(self.global_step))[INTERIOR].points
+
+    def candidate_points(self, count: int, generator: torch.Generator) -> Tensor:
+        """[count, d] uniform points of the domain."""
+        precision = getattr(torch, self.training_spec.precision)
+        return self.problem.domain.sample(count, generator, self.device, precision, "uniform")
+
+    def point_residuals(self, points: Tensor) -> Tensor:
+        """[N, E] as they count in the loss: where a problem has no weight, no points are needed."""
+        weights = point_weights(self.problem.weighting, self.problem.pde.coordinates, points)
+        return self.loss.interior.weighted_residuals(self.net, points, weights)[0].view(len(points), -1)
+
+    def set_collocation_points(self, points: Tensor) -> None:
+        """In the interior, from the next step on."""
+        weights = point_weights(self.problem.weighting, self.problem.pde.coordinates, points)
+        self._points().replace(INTERIOR, Drawn(points, None, weights))
+
+    def _points(self) -> CollocationStream:
+        stream = self.trainer.train_dataloader
+        if not isinstance(stream, CollocationStream):
+            raise ValueError(
+                "PINN: Refinement needs the points of a CollocationDataModule. With points of your own, call "
+                "pinnfuse.balancing.rad where you draw them."
+            )
+        return stream
+
     def report(self) -> dict[str, float]:
         """Check the steps since the last report, then record every term on the last batch; returns the terms."""
         self.check()
@@ -307,13 +346,19 @@ class PINN(RecordedModule):
 
     def _check_growth(self, recent: list[tuple[int, Tensor]]) -> None:
         """Raise `Diverged` where every loss since the last check is far above the first one."""
-        if not recent or self.training_spec.balance != "none":  # which changes the scale of the loss
+        if not recent:
             return
-        step, lowest = recent[-1][0], torch.stack([values[0] for _, values in recent]).min().item()
         if math.isnan(self.first_loss):
-            self.first_loss = recent[0][1][0].item()
-        if lowest > DIVERGED * self.first_loss > 0:
-            raise Diverged(step, lowest, self.first_loss)
+            self._begin(recent[0][1])
+        values = torch.stack([values for _, values in recent])
+        loss, terms = torch.stack([values[:, 0].min(), values[:, 1:].sum(1).min()]).tolist()
+        # both: balancing raises weights, and terms of a small weight may grow
+        if loss > DIVERGED * self.first_loss > 0 and terms > DIVERGED * self.first_terms:
+            raise Diverged(recent[-1][0], loss, self.first_loss)
+
+    def _begin(self, values: Tensor) -> None:
+        """Losses before the first step, by which divergence is measured, from [loss, *terms]."""
+        self.first_loss, self.first_terms = torch.stack([values[0], values[1:].sum()]).tolist()
 
     # -- validation ----------------------------------------------------------------------------------------------
 
@@ -348,13 +393,13 @@ class PINN(RecordedModule):
             logger.save()
         checkpoint["pinnfuse"] = {"step": self.global_step, "last_loss": self.last_loss, "rel_l2": dict(self.rel_l2)}
         checkpoint["pinnfuse"]["phase_starts"] = list(self.phase_starts)
-        checkpoint["pinnfuse"]["first_loss"] = self.first_loss
+        checkpoint["pinnfuse"] |= {"first_loss": self.first_loss, "first_terms": self.first_terms}
         values = {f"loss.{name}": b.cpu() for name, b in self.loss.named_buffers() if name in self._of_own_points()}
         checkpoint["pinnfuse"]["of_ranks"] = parallel.gathered(values, self.device)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         kept = checkpoint.get("pinnfuse", {})
-        self.first_loss = kept.get("first_loss", math.nan)
+        self.first_loss, self.first_terms = kept.get("first_loss", math.nan), kept.get("first_terms", math.nan)
         self.last_loss, self.rel_l2 = kept.get("last_loss", math.nan), dict(kept.get("rel_l2", {}))
         self.phase_starts = [(step, name) for step, name in kept.get("phase_starts", [])]
         of_ranks, rank = kept.get("of_ranks", []), parallel.rank()

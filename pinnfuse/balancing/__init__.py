@@ -1,5 +1,6 @@
-"""Weights of terms and points, and points where they matter, for any training loop."""
+"""Weights of terms and points, points where they matter, and constants by step, for any training loop."""
 
+from pinnfuse.balancing.curriculum import check_knots, value_at
 from pinnfuse.balancing.points import CausalWeights, PerPointWeights, PointWeights, ResidualAttention, SelfAdaptive
 from pinnfuse.balancing.refinement import rad, rar_d
 from pinnfuse.balancing.terms import NTK, GradientNorm, ReLoBRaLo
@@ -13,6 +14,8 @@ __all__ = [
     "ReLoBRaLo",
     "ResidualAttention",
     "SelfAdaptive",
+    "check_knots",
     "rad",
     "rar_d",
+    "value_at",
 ]

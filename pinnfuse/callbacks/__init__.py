@@ -4,6 +4,7 @@ progress bar, a watch over the other processes."""
 from pinnfuse.callbacks.balance import LossBalancing
 from pinnfuse.callbacks.checkpoints import Checkpoints
 from pinnfuse.callbacks.chosen import from_spec
+from pinnfuse.callbacks.curriculum import Curriculum
 from pinnfuse.callbacks.looks import FirstAndLastLook
 from pinnfuse.callbacks.progress import RunProgress
 from pinnfuse.callbacks.refine import Refinement
@@ -16,6 +17,7 @@ from pinnfuse.callbacks.watch import PeerWatch
 __all__ = [
     "Checkpoints",
     "Cost",
+    "Curriculum",
     "FirstAndLastLook",
     "GracefulStop",
     "LossBalancing",

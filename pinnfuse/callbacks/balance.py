@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pinnfuse import parallel
 from pinnfuse.balancing import NTK, GradientNorm, ReLoBRaLo
+from pinnfuse.callbacks.asks import require
 from pinnfuse.errors import nearest
 
 SCHEMES: dict[str, type] = {"gradient_norm": GradientNorm, "ntk": NTK, "relobralo": ReLoBRaLo}
@@ -53,6 +54,12 @@ class LossBalancing(Callback):
         self.scheme: Any = scheme
         self.every = every
         self._done = 0  # steps at the last update
+
+    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+        asked = {"loss_terms": "loss_terms(batch): {name: term without its weight}"}
+        if isinstance(self.scheme, NTK):
+            asked = {"term_kernels": "term_kernels(batch): {name: mean over points of |d r / d parameters|^2}"}
+        require(module, self, **asked, set_term_weights="set_term_weights(weights): use them from the next step on")
 
     def on_train_batch_end(
         self, trainer: Trainer, module: LightningModule, outputs: Any, batch: Any, *unused: Any

@@ -14,6 +14,7 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pinnfuse import parallel
+from pinnfuse.callbacks.asks import of_kind
 from pinnfuse.models.pinn import NonFiniteLoss
 from pinnfuse.models.recorded import RecordedModule
 
@@ -38,7 +39,7 @@ class Checkpoints(Callback):
         self._saved = time.monotonic()
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
-        assert isinstance(module, RecordedModule)
+        module = of_kind(module, RecordedModule, self)
         if not module.row_written:
             return
         due = time.monotonic() - self._saved >= self.seconds
@@ -49,7 +50,7 @@ class Checkpoints(Callback):
             self._saved = time.monotonic()
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, RecordedModule)
+        module = of_kind(module, RecordedModule, self)
         errors = [e for e in module.rel_l2.values() if math.isfinite(e)]
         error = sum(errors) / len(errors) if errors else math.inf
         if trainer.state.fn == "fit" and error < self.best_error:

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import ProgressBar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from pinnfuse.callbacks.asks import of_kind
 from pinnfuse.models.recorded import RecordedModule
 
 
@@ -76,7 +77,7 @@ class RunProgress(ProgressBar):
 
     def _line(self, trainer: Trainer, module: LightningModule, least: float) -> None:
         """Where there is no terminal, and the last line is so many seconds old."""
-        assert isinstance(module, RecordedModule)
+        module = of_kind(module, RecordedModule, self)
         now = time.monotonic()
         if self.console.is_terminal or self.console.quiet or now - self._shown < least:
             return
@@ -97,7 +98,8 @@ class RunProgress(ProgressBar):
         yield
 
     def _draw(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, RecordedModule) and self._bar is not None
+        module = of_kind(module, RecordedModule, self)
+        assert self._bar is not None
         self._shown = time.monotonic()
         self._bar.update(
             self._task,

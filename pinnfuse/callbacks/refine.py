@@ -1,34 +1,55 @@
-"""Points where the residual is large, chosen anew during a fit."""
+"""Points where the residual is large, chosen anew during a fit, for any module that knows its points and residuals."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
 from pinnfuse import parallel
 from pinnfuse.balancing import rad, rar_d
-from pinnfuse.datamodules.collocation import CollocationStream, Points
-from pinnfuse.models.pinn import PINN
-from pinnfuse.models.problem_loss import INTERIOR
-from pinnfuse.problems.weighting import point_weights
+from pinnfuse.callbacks.asks import require
+
+
+class Refined(Protocol):
+    """What `Refinement` asks of a LightningModule; `PINN` has it."""
+
+    collocation_points: Tensor
+    """[N, d] of the last step, or of the next one before the first."""
+
+    def candidate_points(self, count: int, generator: torch.Generator) -> Tensor:
+        """[count, d] points of the domain, on the device of the generator."""
+
+    def point_residuals(self, points: Tensor) -> Tensor:
+        """[N, E] residuals, as they count in the loss."""
+
+    def set_collocation_points(self, points: Tensor) -> None:
+        """Use these from the next step on; again when a resumed fit starts."""
+
+
+_ASKED = {
+    "collocation_points": "collocation_points: those of the last step, [N, d]",
+    "candidate_points": "candidate_points(count, generator): points of the domain, [count, d]",
+    "point_residuals": "point_residuals(points): [N, E]",
+    "set_collocation_points": "set_collocation_points(points): use them from the next step on",
+}
 
 
 class Refinement(Callback):
-    """RAD or RAR-D in the interior of a `PINN`'s problem, on the device; see `pinnfuse.balancing.rad`.
+    """RAD or RAR-D, on the device; see `pinnfuse.balancing.rad` and `Refined`.
 
-    Until the first time, points are those of the data module; from then on the chosen ones stay until the next choice.
+    Until the first time, points are those of the module; from then on the chosen ones stay until the next choice.
     They are part of the checkpoint, those of every rank of a data-parallel run; a rank that a resumed run adds begins
-    with its own of the data module. In a module of your own call `pinnfuse.balancing.rad` with your residuals.
+    with its own.
 
     Args:
         method: "rad" replaces all points, "rar_d" adds `added` of them.
         every: steps between two choices.
-        candidates: points looked at, as a multiple of those kept.
-        added: of RAR-D, as a fraction of the first number of points.
+        candidates: points looked at, as a multiple of the first number of points.
+        added: of RAR-D, as a fraction of that number.
         k, c: of the probability; None takes the authors' values (1 and 1, or 2 and 0).
         seed: of candidates and choice.
     """
@@ -54,63 +75,43 @@ class Refinement(Callback):
         first = method == "rad"
         self.k, self.c = (1.0 if first else 2.0) if k is None else k, (1.0 if first else 0.0) if c is None else c
         self.points: Tensor | None = None
+        self._count = 0  # of the first points
         self._of_ranks: list[Tensor | None] = []  # of the run that is resumed
         self._done = 0
 
-    def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, module: Any) -> None:
+        require(module, self, **_ASKED)
         if not self._of_ranks or self._of_ranks[0] is None:
             return
-        drawn = _stream(trainer).at(trainer.global_step)[INTERIOR].points
-        points = dict(enumerate(self._of_ranks)).get(trainer.global_rank, drawn)
+        points = dict(enumerate(self._of_ranks)).get(trainer.global_rank, module.collocation_points)
         assert points is not None
         self.points = points.to(module.device)
-        self._give(trainer, module, self.points)
+        module.set_collocation_points(self.points)
 
-    def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, module: Any, *unused: Any) -> None:
         step = trainer.global_step
         if step // self.every == self._done // self.every:
             return
         self._done = step
-        assert isinstance(module, PINN)
-        spec = module.training_spec
+        present = module.collocation_points
+        self._count = self._count or len(present)
         generator = torch.Generator(module.device)
         seed = np.random.SeedSequence([self.seed, trainer.global_rank, step, 1]).generate_state(1, np.uint64)[0]
         generator.manual_seed(int(seed >> 1))
-        count = self.candidates * spec.interior
-        dtype = getattr(torch, spec.precision)
-        candidates = module.problem.domain.sample(count, generator, module.device, dtype, "uniform")
-        weights = point_weights(module.problem.weighting, module.problem.pde.coordinates, candidates)
-        with torch.no_grad():  # as they count in the loss: where a problem has no weight, no points are needed
-            residuals = module.loss.interior.weighted_residuals(module.net, candidates, weights)[0].view(count, -1)
-        present = module.last_batch[INTERIOR].points
+        candidates = module.candidate_points(self.candidates * self._count, generator)
+        with torch.no_grad():
+            residuals = module.point_residuals(candidates)
         if self.method == "rad":
-            chosen = rad(candidates, residuals, spec.interior, self.k, self.c, generator)
+            self.points = rad(candidates, residuals, self._count, self.k, self.c, generator)
         else:
-            added = max(1, round(self.added * spec.interior))
-            chosen = rar_d(present, candidates, residuals, added, self.k, self.c, generator)
-        self.points = chosen
-        self._give(trainer, module, chosen)
-
-    def _give(self, trainer: Trainer, module: LightningModule, points: Tensor) -> None:
-        assert isinstance(module, PINN)
-        problem = module.problem
-        weights = point_weights(problem.weighting, problem.pde.coordinates, points)
-        _stream(trainer).replace(INTERIOR, Points(points, None, weights))
+            added = max(1, round(self.added * self._count))
+            self.points = rar_d(present, candidates, residuals, added, self.k, self.c, generator)
+        module.set_collocation_points(self.points)
 
     def state_dict(self) -> dict[str, Any]:
         own = None if self.points is None else self.points.cpu()
         device = None if self.points is None else self.points.device
-        return {"points": parallel.gathered(own, device), "done": self._done}
+        return {"points": parallel.gathered(own, device), "count": self._count, "done": self._done}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._of_ranks, self._done = state_dict["points"], state_dict["done"]
-
-
-def _stream(trainer: Trainer) -> CollocationStream:
-    stream = trainer.train_dataloader
-    if not isinstance(stream, CollocationStream):
-        raise ValueError(
-            "Refinement: needs the points of a CollocationDataModule. With points of your own, call "
-            "pinnfuse.balancing.rad where you draw them."
-        )
-    return stream
+        self._of_ranks, self._count, self._done = state_dict["points"], state_dict["count"], state_dict["done"]

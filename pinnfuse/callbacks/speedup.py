@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 
+from pinnfuse.callbacks.asks import of_kind
 from pinnfuse.callbacks.progress import RunProgress
 from pinnfuse.callbacks.stopwatch import Stopwatch
 from pinnfuse.models.pinn import PINN
@@ -89,14 +90,14 @@ class SpeedupMonitor(Callback):
             self._measure_on(trainer, module, batch)
 
     def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, PINN)
+        module = of_kind(module, PINN, self)
         if self.at_end and module.last_batch:
             self._measure_on(trainer, module, module.last_batch)
 
     def _measure_on(self, trainer: Trainer, module: LightningModule, batch: Mapping[str, Points]) -> None:
         if not trainer.is_global_zero:
             return
-        assert isinstance(module, PINN)
+        module = of_kind(module, PINN, self)
         bar = trainer.progress_bar_callback
         with self.stopwatch.paused(), bar.doing("timing") if isinstance(bar, RunProgress) else nullcontext():
             self._measure(module, batch)

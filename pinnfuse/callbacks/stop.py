@@ -9,8 +9,6 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from pinnfuse.models.recorded import RecordedModule
-
 
 class GracefulStop(Callback):
     """The first signal stops the fit at the end of the step, where parameters and optimiser belong together.
@@ -32,10 +30,9 @@ class GracefulStop(Callback):
         self.received = signal.Signals(number)
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
-        assert isinstance(module, RecordedModule)
         stop = self.received is not None
         if trainer.world_size > 1:  # all processes must stop at the same step
-            if not module.row_written:
+            if not getattr(module, "row_written", True):
                 return
             stop = trainer.strategy.reduce_boolean_decision(stop, all=False)
         trainer.should_stop = trainer.should_stop or stop

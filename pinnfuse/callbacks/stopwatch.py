@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pinnfuse.callbacks.asks import of_kind
 from pinnfuse.models.recorded import RecordedModule
 
 
@@ -50,7 +51,7 @@ class Stopwatch(Callback):
         self._mark = self._start, trainer.global_step
 
     def on_train_batch_end(self, trainer: Trainer, module: LightningModule, *unused: Any) -> None:
-        assert isinstance(module, RecordedModule)
+        module = of_kind(module, RecordedModule, self)
         step = trainer.global_step
         if not module.row_written:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from pinnfuse.callbacks.asks import of_kind
 from pinnfuse.models.recorded import RecordedModule
 
 
@@ -17,6 +18,6 @@ class TargetError(Callback):
         self.error = error
 
     def on_validation_end(self, trainer: Trainer, module: LightningModule) -> None:
-        assert isinstance(module, RecordedModule)
+        module = of_kind(module, RecordedModule, self)
         if module.rel_l2[module.headline[0]] <= self.error:  # the same on all ranks
             trainer.should_stop = True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from pinnfuse.balancing import check_knots
 from pinnfuse.domains import METHODS
 from pinnfuse.errors import nearest
 from pinnfuse.optimizers.schedule import Phase
@@ -101,13 +101,7 @@ class TrainingSpec:
                 "and refine to none."
             )
         for name, knots in self.curriculum.items():
-            steps = [knot[0] for knot in knots if len(knot) == 2]
-            rising = steps == sorted(steps) and steps[:1] == [0]
-            if len(steps) < len(knots) or not rising or not all(math.isfinite(v) for _, v in knots):
-                raise ValueError(
-                    f"TrainingSpec: `curriculum` of {name!r} must be pairs [step, value] with rising steps, the first "
-                    f"0, and finite values; got {knots!r}."
-                )
+            check_knots(name, knots, "TrainingSpec")
         if self.resample_every < 0:
             raise ValueError(f"TrainingSpec: `resample_every` must be >= 0; got {self.resample_every!r}.")
 

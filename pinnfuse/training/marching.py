@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from rich.console import Console
@@ -13,8 +15,10 @@ from torch import Tensor, nn
 
 from pinnfuse import derivatives, problems
 from pinnfuse.metrics import RelativeL2
+from pinnfuse.models.pinn import predict_numpy
 from pinnfuse.problems import Problem
 from pinnfuse.problems.windows import State, Windowed, edges, window
+from pinnfuse.tracking import History
 from pinnfuse.training.base import written_down
 from pinnfuse.training.config import RunConfig
 from pinnfuse.training.folder import make_folder, run_folder
@@ -71,23 +75,48 @@ class March:
 
     def finish(self) -> Summary:
         """Compare all windows with the reference, write `summary.json`; returns the summary."""
-        last = self.run.summary()
         if not self.nets:
-            return last
-        done = [json.loads(path.read_text()) for path in sorted(self.folder.glob("window_*/summary.json"))]
+            return self.run.summary()
+        done = [json.loads((folder / "summary.json").read_text()) for folder in self._done()]
         summary = replace(
-            last,
+            Summary(**done[-1]),
             steps=sum(s["steps"] for s in done),
             seconds=sum(s["seconds"] for s in done),
             rel_l2=errors(window(self.problem, self.ends[0], self.ends[len(self.nets)]), self.net()),
         )
         if first_process():
             summary.write(self.folder / "summary.json")
+            if self.config.record.figures:
+                self._draw()
         return summary
 
+    def _done(self) -> list[Path]:
+        """Folders of the finished windows."""
+        return [self.folder / f"window_{k + 1:02d}" for k in range(len(self.nets))]
+
+    def _draw(self) -> None:
+        """The fields of all finished windows, and their curves one after the other."""
+        from pinnfuse.figures import Report
+
+        whole, net = History(), self.net()
+        starts, step = [], 0
+        for k, folder in enumerate(self._done()):
+            part = History(folder / "metrics.csv")
+            part.resume(10**12)
+            for at, row in part.rows.items():
+                whole.log_metrics(row, step + at)
+            starts.append((step, f"window {k + 1}"))
+            step += json.loads((folder / "summary.json").read_text())["steps"]
+        part_problem = window(self.problem, self.ends[0], self.ends[len(self.nets)])
+        predict = functools.partial(predict_numpy, net)
+        Report(part_problem, predict, self.folder / "figures", self.config.record.animations).draw(
+            whole.series(), starts
+        )
+
     def net(self) -> Windowed:
-        """The networks of all windows so far as one."""
-        return Windowed(self.nets, self.ends, self.problem.domain.axis("t"))
+        """The networks of all windows so far as one, on the device of the run (those that gave a start lie there)."""
+        whole = Windowed(self.nets, self.ends, self.problem.domain.axis("t"))
+        return whole.to(self.run.trainer.strategy.root_device)
 
     def _window(self, k: int, before: nn.Module | None) -> Run:
         config = copy.deepcopy(self.config)
@@ -99,10 +128,9 @@ class March:
             config.training.max_seconds /= self.config.training.windows
         problem = self._problem(k, before)
         run = Run(config, self.console, problem)
-        if before is not None and run.checkpoint is None:
-            raw = run.module.net.net if hasattr(run.module.net, "expressions") else run.module.net
-            source = before.net if hasattr(before, "expressions") else before
-            raw.load_state_dict(source.state_dict())  # type: ignore[union-attr]
+        same = _expressions(before) == _expressions(run.module.net)  # else the same weights would be other fields
+        if before is not None and same and run.checkpoint is None:
+            run.module.net.load_state_dict(before.state_dict())
         return run
 
     def _problem(self, k: int, before: nn.Module | None) -> Problem:
@@ -113,6 +141,11 @@ class March:
         """The network that a finished window left behind, on the CPU."""
         problem = window(self.problem, self.ends[k], self.ends[k + 1], None if k == 0 else unused)
         return network_of(problem, self.config, self.run.folder)
+
+
+def _expressions(net: nn.Module | None) -> dict[str, str]:
+    """Of the output transform, if there is one."""
+    return getattr(net, "expressions", {})
 
 
 def _state(net: nn.Module, problem: Problem) -> State:
@@ -130,13 +163,10 @@ def _state(net: nn.Module, problem: Problem) -> State:
     return state
 
 
-@torch.no_grad()
 def errors(problem: Problem, net: nn.Module, batch: int = 65_536) -> dict[str, float | None]:
     """{metric: relative L2 error} of a network on the evaluation points of a problem."""
     points, values, _ = problem.evaluation_points()
-    like = next(net.parameters())
-    inputs = torch.as_tensor(points).to(like)
-    predicted = torch.cat([net(part) for part in inputs.split(batch)]).double().cpu()
+    predicted = torch.from_numpy(predict_numpy(net, points, batch))
     found: dict[str, float | None] = {}
     for name, fields in problem.metrics.items():
         columns = [problem.pde.fields.index(field) for field in fields]

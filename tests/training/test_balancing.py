@@ -9,10 +9,11 @@ from torch import nn
 
 from pinnfuse import PDE, FusedResidualLoss
 from pinnfuse.balancing import CausalWeights, ResidualAttention
-from pinnfuse.callbacks import LossBalancing, Refinement
+from pinnfuse.callbacks import Curriculum, GracefulStop, LossBalancing, Refinement, Stopwatch, TargetError
 from pinnfuse.datamodules import CollocationDataModule
 from pinnfuse.domains import Box
 from pinnfuse.models import PINN
+from pinnfuse.models.pinn import Diverged
 from pinnfuse.optimizers import Phase
 from pinnfuse.training.trained import trained
 
@@ -181,26 +182,139 @@ class Own(LightningModule):
         return torch.optim.Adam(self.net.parameters(), 1e-2)
 
 
-@pytest.mark.parametrize("scheme", ["gradient_norm", "ntk", "relobralo"])
-def test_a_module_of_ones_own_resumes_bit_for_bit(scheme, tmp_path):
+SILENT = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+
+
+def resumes_bit_for_bit(make, callbacks, stop, folder):
+    """Whether 20 steps are the same with a checkpoint after `stop` of them; the state at the end."""
     points = Box({"t": (0, 1), "x": (0, 1)}).sample(32, torch.Generator().manual_seed(0))
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 
     def fit(steps, resume=None):
-        module = Own()
-        trainer = Trainer(accelerator="cpu", max_steps=steps, callbacks=[LossBalancing(scheme, 3)], **quiet)
+        module = make()
+        trainer = Trainer(accelerator="cpu", max_steps=steps, callbacks=callbacks(), **SILENT)
         trainer.fit(module, torch.utils.data.DataLoader([points] * 20, batch_size=None), ckpt_path=resume)
-        if steps == 8:
-            trainer.save_checkpoint(tmp_path / "middle.ckpt")
+        if steps == stop:
+            trainer.save_checkpoint(folder / "middle.ckpt")
         return module.state_dict()
 
     whole = fit(20)
-    fit(8)
-    resumed = fit(20, tmp_path / "middle.ckpt")
+    fit(stop)
+    resumed = fit(20, folder / "middle.ckpt")
     tensors = {name for name, value in whole.items() if isinstance(value, torch.Tensor)}
-    assert {"weights", "causal.losses", "attention.value"} <= tensors
     assert all(torch.equal(whole[name], resumed[name]) for name in tensors)
+    return whole
+
+
+@pytest.mark.parametrize("scheme", ["gradient_norm", "ntk", "relobralo"])
+def test_a_module_of_ones_own_resumes_bit_for_bit(scheme, tmp_path):
+    whole = resumes_bit_for_bit(Own, lambda: [LossBalancing(scheme, 3)], 8, tmp_path)
     assert not torch.equal(whole["weights"], torch.ones(2)) and whole["causal.losses"].max() > 0
+
+
+class Adaptive(LightningModule):
+    """Points of its own, chosen by `Refinement`, and a constant that follows a `Curriculum`."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.heat = FusedResidualLoss(PDE("u", "t x", {"k": 1.0}, {"heat": "u_t - k*u_xx - 1"}), "torch")
+        self.domain = Box({"t": (0, 1), "x": (0, 1)})
+        self.collocation_points = self.domain.sample(32, torch.Generator().manual_seed(1))
+        self.seen = []
+
+    def candidate_points(self, count, generator):
+        return self.domain.sample(count, generator)
+
+    def point_residuals(self, points):
+        return self.heat.residuals(self.net, points)
+
+    def set_collocation_points(self, points):
+        self.collocation_points = points
+
+    def set_parameter(self, name, value):
+        self.heat.set_parameter(name, value)
+
+    def training_step(self, batch, index):
+        self.seen.append((len(self.collocation_points), self.heat.constants["k"]))
+        return self.heat(self.net, self.collocation_points)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.net.parameters(), 1e-2)
+
+
+@pytest.mark.parametrize("stop", [7, 8, 12])
+@pytest.mark.parametrize("method", ["rad", "rar_d"])
+def test_points_and_constants_of_ones_own_resume_bit_for_bit(method, stop, tmp_path):
+    modules = []
+
+    def make():
+        modules.append(Adaptive())
+        return modules[-1]
+
+    def callbacks():
+        return [Refinement(method, 4), Curriculum({"k": [[0, 0.5], [10, 0.1]]}), GracefulStop()]
+
+    resumes_bit_for_bit(make, callbacks, stop, tmp_path)
+    whole, _, resumed = modules
+    assert [k for _, k in whole.seen] == [0.5] * 10 + [0.1] * 10
+    assert resumed.seen == whole.seen[stop:]
+    counts = [n for n, _ in whole.seen]
+    assert counts == [32 + 3 * (step // 4) if method == "rar_d" else 32 for step in range(20)]
+    assert not torch.equal(whole.collocation_points[:32], Adaptive().collocation_points) or method == "rar_d"
+
+
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        (LossBalancing("ntk"), r"LossBalancing: .* must have term_kernels\(batch\).*; set_term_weights\(weights\)"),
+        (Refinement(), r"Refinement: .* must have collocation_points.*; candidate_points\(count, generator\)"),
+        (Curriculum({"k": [[0, 1.0]]}), r"Curriculum: .* must have set_parameter\(name, value\)"),
+        (Stopwatch(32), "Stopwatch: expected a module of class RecordedModule"),
+        (TargetError(0.1), "TargetError: expected a module of class RecordedModule"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_what_a_module_lacks_is_said(callback, message):
+    class Bare(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(2, 1)
+
+        def training_step(self, batch, index):
+            return self.net(batch).square().mean()
+
+        validation_step = training_step
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.net.parameters(), 1e-3)
+
+    data = torch.utils.data.DataLoader([torch.rand(4, 2)], batch_size=None)
+    with pytest.raises(ValueError, match=message):
+        Trainer(accelerator="cpu", max_steps=1, callbacks=[callback], **SILENT).fit(Bare(), data, data)
+
+
+def test_divergence_is_named_where_terms_are_balanced(start):
+    phases = ("--training.phases", '[{"optimizer": "adam", "steps": 100, "lr": 300.0}]')
+    with pytest.raises(Diverged, match=r"training diverged: at step \d+ the loss is"):
+        start("run", *phases, "--training.balance", "gradient_norm", "--training.balance_every", "5").fit()
+
+
+def test_weights_that_grow_are_no_divergence(heat):
+    class Strong:
+        def update(self, measure):
+            return torch.full_like(measure, 1e6)
+
+        def state_dict(self):
+            return {}
+
+    spec = dataclasses.replace(heat.training, phases=[Phase("adam", 8, lr=1e-4)])
+    module = PINN(heat, None, spec, "torch", log_every=2)
+    trainer = Trainer(
+        accelerator="cpu", max_epochs=1, limit_val_batches=0, callbacks=[LossBalancing(Strong(), 2)], **SILENT
+    )
+    trainer.fit(module, CollocationDataModule(heat, spec))
+    assert module.last_loss > 1e5 * module.first_loss
 
 
 def test_mistakes(start):

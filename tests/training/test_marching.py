@@ -1,5 +1,6 @@
 """Time windows: conditions of each, continuity, errors, what is trained again after an interruption."""
 
+import copy
 import json
 import shutil
 import signal
@@ -56,6 +57,41 @@ def test_what_is_done_is_kept_and_the_rest_comes_out_the_same(march, lost):
     again.fit()
     assert all(torch.equal(a, b) for a, b in zip(states(again), truth, strict=True))
     assert again.finish().steps == 270
+
+
+def test_a_finished_run_that_is_resumed_keeps_its_summary(march):
+    run = march("run")
+    run.fit()
+    first = run.finish()
+    again = march("run", "--resume", str(run.folder))
+    again.fit()
+    assert again.finish() == first and first.loss < 1e-2
+
+
+def test_all_windows_are_drawn_together(march):
+    run = march("run", "--record.figures", "true", "--record.animations", "false")
+    run.fit()
+    run.finish()
+    assert {path.name for path in (run.folder / "figures").iterdir()} == {
+        "loss.png",
+        "rel_l2.png",
+        "u.png",
+        "u_cuts.png",
+    }
+
+
+@pytest.mark.parametrize("held", ["all", "none"])
+def test_weights_are_taken_over_by_the_same_kind_of_network_only(march, held):
+    """The first window may have a transform that holds the start, the second none: its raw output is another field."""
+    run = march("run", "--options.held", held)
+    drawn = {name: p.clone() for name, p in run.run.module.net.state_dict().items()}
+    before = copy.deepcopy(run.run.module.net)
+    with torch.no_grad():
+        for p in before.parameters():
+            p.add_(1)
+    second = run._window(1, before).module.net.state_dict()
+    taken = {name.removeprefix("net."): p + (held == "none") for name, p in drawn.items()}
+    assert all(torch.equal(p, taken[name.removeprefix("net.")]) for name, p in second.items())
 
 
 def test_a_window_that_was_stopped_goes_on_in_the_middle(march):
