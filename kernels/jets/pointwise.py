@@ -87,12 +87,16 @@ _CALLS = {
     sympy.erf: "tl.erf({0})",
     sympy.erfc: "(1.0 - tl.erf({0}))",
     sympy.Abs: "tl.abs({0})",
-    sympy.sign: "(tl.where({0} > 0, 1.0, 0.0) - tl.where({0} < 0, 1.0, 0.0))",
+    sympy.sign: "tl.where({0} > 0, 1.0, tl.where({0} < 0, -1.0, {0}))",
 }
 
 
 def triton_code(e: sympy.Expr, names: dict[sympy.Symbol, str]) -> str:
-    """One expression, fully parenthesised where precedence matters."""
+    """One expression, fully parenthesised where precedence matters.
+
+    Every result has the dtype of its arguments: where both branches of `tl.where` are numbers it is float32, as a number
+    is to `tl.minimum` of Triton 3.6, and neither would know a NaN.
+    """
     if isinstance(e, sympy.Symbol):
         return names[e]
     if e.is_number and not e.atoms(sympy.Symbol):
@@ -106,12 +110,13 @@ def triton_code(e: sympy.Expr, names: dict[sympy.Symbol, str]) -> str:
     if isinstance(e, sympy.Pow):
         return _power(arguments[0], e.exp)
     if isinstance(e, sympy.Heaviside):
-        return f"tl.where({arguments[0]} > 0, 1.0, tl.where({arguments[0]} < 0, 0.0, {arguments[1]}))"
+        x, at_zero = arguments
+        return f"tl.where({x} > 0, 1.0, tl.where({x} < 0, 0.0, {x} + {at_zero}))"
     if isinstance(e, sympy.Min | sympy.Max):
-        call = "tl.minimum" if isinstance(e, sympy.Min) else "tl.maximum"
-        code = arguments[0]
-        for other in arguments[1:]:
-            code = f"{call}({code}, {other})"
+        better = "<" if isinstance(e, sympy.Min) else ">"
+        code, *others = arguments  # a number is the first
+        for other in others:
+            code = f"tl.where({code} {better} {other}, {code}, {other})"
         return code
     if e.func in _CALLS:
         return _CALLS[e.func].format(*arguments)
@@ -119,13 +124,15 @@ def triton_code(e: sympy.Expr, names: dict[sympy.Symbol, str]) -> str:
 
 
 def _power(base: str, exponent: sympy.Expr) -> str:
-    if exponent.is_Integer and abs(int(exponent)) <= 16:
-        product = "(" + " * ".join([base] * abs(int(exponent))) + ")"
-        return product if exponent > 0 else f"(1.0 / {product})"
-    if exponent == sympy.Rational(1, 2):
-        return f"tl.sqrt({base})"
-    if exponent == sympy.Rational(-1, 2):
-        return f"(1.0 / tl.sqrt({base}))"
-    if exponent.is_number:
-        return f"tl.exp({float(exponent)!r} * tl.log({base}))"
-    raise NotGenerated(f"the equations contain a power with the variable exponent {exponent}")
+    if not exponent.is_number:
+        raise NotGenerated(f"the equations contain a power with the variable exponent {exponent}")
+    n = float(exponent)
+    if n == int(n) and abs(n) <= 16:
+        product = "(" + " * ".join([base] * abs(int(n))) + ")"
+        return product if n > 0 else f"(1.0 / {product})"
+    if n == int(n):  # the logarithm knows no negative numbers
+        even = f"tl.exp({n - n % 2!r} * tl.log(tl.abs({base})))"
+        return f"({base} * {even})" if n % 2 else even
+    if abs(n) == 0.5:
+        return f"tl.sqrt({base})" if n > 0 else f"(1.0 / tl.sqrt({base}))"
+    return f"tl.exp({n!r} * tl.log({base}))"

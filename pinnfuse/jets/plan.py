@@ -67,10 +67,11 @@ class JetPlan:
 
     @cached_property
     def adjoint(self) -> tuple[sympy.Expr, ...]:
-        """`sum_e q_e dr_e/ds` for every output s, then for every trained parameter."""
+        """`sum_e q_e dr_e/ds` for every output s, then for every trained parameter; a jump has no slope."""
         targets = (*self.output_symbols, *(self.pde.parameter_symbols[name] for name in self.trained))
         pairs = tuple(zip(self.upstream_symbols, self.residuals, strict=True))
-        return tuple(sympy.Add(*(q * sympy.diff(r, s) for q, r in pairs)) for s in targets)
+        slopes = (sympy.Add(*(q * sympy.diff(r, s) for q, r in pairs)) for s in targets)
+        return tuple(slope.replace(sympy.DiracDelta, lambda *_: sympy.S.Zero) for slope in slopes)
 
     @cached_property
     def adjoint_function(self):

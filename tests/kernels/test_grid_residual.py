@@ -157,6 +157,11 @@ def test_float64_keeps_its_digits(where):
     check(HEAT, grid, [fields], bound=1e-13, time_step=0.1, time_scheme="crank_nicolson")
 
 
+def test_float64_keeps_its_digits_in_any_function(where):
+    pde = PDE("u v", "x y", equations={"e": "abs(u) - 0.857*u + max(v, 0.3)*u_x", "d": "v**17 + min(u, 0.1) - 0.3*v_y"})
+    check(pde, plane(boundary="periodic"), [leaf(1, 2, 4, 5, dtype=torch.float64, device=where)], bound=1e-13)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision(dtype, where):
     """Fields are read and their gradient is written in half, everything between is float32."""

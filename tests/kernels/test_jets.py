@@ -132,11 +132,26 @@ def test_extreme_weights_give_no_nan(scale, where):
         assert all(finite), backend
 
 
+DIGITS = ["abs(u) - 0.857*u", "max(u, 0.3)*w + min(w, 0.1)*u_x", "heaviside(u - 0.1)*0.3*w + sign(u)", "sign(x - 0.25)*0.1*u"]
+
+
+@pytest.mark.parametrize("text", [*DIGITS, "u**17", "w*u**18 + (2 + u)**-17"])
+def test_float64_keeps_its_digits_in_any_function(text, where):
+    """A number that has a name, or that stands in both branches of a choice, is float32 to Triton."""
+    pde = PDE("u w", "t x", equations={"e": text})
+    net = mlp(2, [7], 2, nn.Tanh).to(where)
+    assert "take turns" not in pinnfuse.FusedResidualLoss(pde, "triton").explain(net, points_for(pde, 9, where)).reason
+    for key, error in errors(pde, net, points_for(pde, 17, where, torch.float64), "triton").items():
+        assert error < 1e-13, key
+
+
 def test_nan_in_nan_out(where):
     pde = PDES["burgers"]
     net = mlp(2, [16], 1, nn.Tanh).to(where)
     points = points_for(pde, 40, where)
     points[3, 1] = float("nan")
+    assert torch.isnan(pinnfuse.FusedResidualLoss(pde, backend="triton")(net, points))
+    pde = PDE("u", "t x", equations={"e": "max(u, 0.3) + min(u, 0.2)"})
     assert torch.isnan(pinnfuse.FusedResidualLoss(pde, backend="triton")(net, points))
 
 
