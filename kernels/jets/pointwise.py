@@ -94,8 +94,8 @@ _CALLS = {
 def triton_code(e: sympy.Expr, names: dict[sympy.Symbol, str]) -> str:
     """One expression, fully parenthesised where precedence matters.
 
-    Every result has the dtype of its arguments: where both branches of `tl.where` are numbers it is float32, as a number
-    is to `tl.minimum` of Triton 3.6, and neither would know a NaN.
+    Every result has the dtype of its arguments: two numbers in `tl.where` are float32, as one is in `tl.minimum` of
+    Triton 3.6, and neither would know a NaN.
     """
     if isinstance(e, sympy.Symbol):
         return names[e]
