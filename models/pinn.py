@@ -187,6 +187,10 @@ class PINN(RecordedModule):
         return PhasedOptimizer(self.parameters(), self.training_spec.phases, announces_changes=True)
 
     @property
+    def subject(self) -> str:
+        return f"{self.problem.pde_name}, {self.problem.name}"
+
+    @property
     def headline(self) -> tuple[str, ...]:
         return tuple(self.problem.headline[:2])
 
@@ -393,6 +397,7 @@ class PINN(RecordedModule):
             logger.save()
         checkpoint["pinnfuse"] = {"step": self.global_step, "last_loss": self.last_loss, "rel_l2": dict(self.rel_l2)}
         checkpoint["pinnfuse"]["phase_starts"] = list(self.phase_starts)
+        checkpoint["pinnfuse"]["subject"] = self.subject
         checkpoint["pinnfuse"] |= {"first_loss": self.first_loss, "first_terms": self.first_terms}
         values = {f"loss.{name}": b.cpu() for name, b in self.loss.named_buffers() if name in self._of_own_points()}
         checkpoint["pinnfuse"]["of_ranks"] = parallel.gathered(values, self.device)

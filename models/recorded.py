@@ -23,6 +23,11 @@ class RecordedModule(LightningModule):
     phase_starts: list[tuple[int, str]]
 
     @property
+    def subject(self) -> str:
+        """What is solved or learned, by name; a checkpoint of another is not resumed."""
+        return ""
+
+    @property
     def headline(self) -> tuple[str, ...]:
         """Names of the errors that a progress bar shows, in order."""
         return tuple(self.rel_l2)

@@ -106,6 +106,10 @@ class GridSurrogate(RecordedModule):
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
+    @property
+    def subject(self) -> str:
+        return self.task.name
+
     @torch_convolutions()
     def forward(self, inputs: Tensor) -> Tensor:
         """Prediction, laid out as the task's targets."""
@@ -344,6 +348,7 @@ class GridSurrogate(RecordedModule):
             logger.save()
         checkpoint["pinnfuse"] = {
             "step": self.global_step,
+            "subject": self.subject,
             "last_loss": self.last_loss,
             "rel_l2": dict(self.rel_l2),
             "phase_starts": list(self.phase_starts),

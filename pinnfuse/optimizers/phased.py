@@ -170,10 +170,11 @@ class PhasedOptimizer(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Position and state of the present optimiser, under the keys `torch.optim` users know and `phased`."""
-        return {**self.active.state_dict(), "phased": dict(self.position)}
+        return {**self.active.state_dict(), "phased": {**self.position, "optimizer": self.phase.optimizer}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Enter the saved phase and restore its optimiser.
+        """Enter the saved phase and restore its optimiser. Rates and options are those of the schedule at hand, so that
+        a run may go on with others.
 
         Raises:
             ValueError: the state was saved by another optimiser, or the schedule has no such phase.
@@ -185,8 +186,19 @@ class PhasedOptimizer(Optimizer):
                 + (f"phase {position['phase'] + 1}." if position else "that of another optimiser.")
                 + " Resume with the schedule that the run was started with."
             )
-        self.position.update(position)
+        found, expected = position.get("optimizer"), self.phases[position["phase"]].optimizer
+        if found not in (None, expected):
+            raise ValueError(
+                f"PhasedOptimizer.load_state_dict: expected the state of {expected!r}, in phase "
+                f"{position['phase'] + 1}; got that of {found!r}. Resume with the schedule that the run was started "
+                "with; new phases may follow."
+            )
+        self.position.update({name: position[name] for name in self.position})
         self._enter()
+        names = (*self.active.defaults, "initial_lr")
+        own = [{name: group[name] for name in names} for group in self.active.param_groups]
         self.active.load_state_dict({k: v for k, v in state_dict.items() if k != "phased"})
+        for group, options in zip(self.active.param_groups, own, strict=True):
+            group.update(options)
         self._make_capturable()
         self._show()

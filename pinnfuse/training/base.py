@@ -17,6 +17,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from pinnfuse.callbacks import Checkpoints, FirstAndLastLook, GracefulStop, PeerWatch, RunProgress, Stopwatch
+from pinnfuse.files import write_whole
 from pinnfuse.models import DataParallel
 from pinnfuse.models.recorded import RecordedModule
 from pinnfuse.optimizers import total_steps
@@ -97,6 +98,12 @@ class TrainingRun:
     def _resume(self, path: str) -> int:
         """Check that the checkpoint is whole and fits; returns the steps it has done. The trainer loads it."""
         checkpoint = read_checkpoint(path)
+        subject = checkpoint["pinnfuse"].get("subject", self.module.subject)
+        if subject != self.module.subject:
+            raise ValueError(
+                f"--resume: {path} is of {subject!r}, but these options describe {self.module.subject!r}. Leave out "
+                "options that change it, or start anew without --resume."
+            )
         try:
             self.module.load_state_dict(checkpoint["state_dict"])
         except RuntimeError as error:
@@ -152,16 +159,21 @@ class TrainingRun:
 @contextmanager
 def written_down(config: RunConfig, folder: Path) -> Iterator[None]:
     """`config.yaml` in the folder. A run that is refused before its first record or checkpoint takes it away again, so
-    that the same command without the mistake is not told that the folder holds a run."""
+    that the same command without the mistake is not told that the folder holds a run; a resumed one whose settings are
+    refused puts back what was there."""
     path = folder / "config.yaml"
+    before = path.read_text() if path.is_file() else None
     if first_process():
         cli.save(config, path)
     try:
         yield
-    except Exception:
+    except Exception as error:
         left = (found for pattern in ("*.ckpt", "metrics.csv") for found in folder.rglob(pattern))
-        if first_process() and config.resume is None and not any(left):
-            path.unlink(missing_ok=True)
+        if first_process():
+            if before is not None and isinstance(error, ValueError):
+                write_whole(path, before)
+            elif config.resume is None and not any(left):
+                path.unlink(missing_ok=True)
         raise
 
 

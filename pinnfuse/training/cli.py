@@ -70,6 +70,33 @@ def save(config: RunConfig, path: Path) -> None:
     write_whole(path, yaml.safe_dump(asdict(config) | {"out": None, "resume": None}, sort_keys=False))
 
 
+def changed(config: RunConfig) -> list[str]:
+    """What a resumed run has been given that differs from its own `config.yaml`: ["seed 0 -> 3", ...].
+
+    Raises:
+        ValueError: other windows of time, whose networks are others.
+    """
+    if config.resume is None:
+        return []
+    path = Path(config.out or "") / "config.yaml"
+    before = load(path)
+    if not is_surrogate(config.pde, config.model) and before.training.windows != config.training.windows:
+        raise ValueError(
+            f"--resume: {path.parent} has training.windows {before.training.windows}; got {config.training.windows}. "
+            "Leave it out, or start anew in another folder."
+        )
+    old, new = (_flat(asdict(c) | dict.fromkeys(("out", "resume", "max_steps"))) for c in (before, config))
+    return [f"{key} {old.get(key)} -> {new.get(key)}" for key in {**old, **new} if old.get(key) != new.get(key)]
+
+
+def _flat(values: Any, prefix: str = "") -> dict[str, Any]:
+    """{"training.interior": 4096, ...}"""
+    items = values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else None
+    if not items:
+        return {prefix: values}
+    return {k: v for key, value in items for k, v in _flat(value, f"{prefix}.{key}" if prefix else str(key)).items()}
+
+
 def is_surrogate(pde: str, model: str | None = None) -> bool:
     """The model, or a PDE that has a task but no problem, says that a neural operator is trained."""
     return model in models.OPERATORS or (model is None and pde in tasks.available() and pde not in problems.available())
@@ -172,9 +199,15 @@ def _with_resumed(arguments: list[str]) -> list[str]:
     if resume is None:
         return arguments
     path = Path(resume)
+    if not path.exists():
+        raise ValueError(
+            f"--resume: {resume} is not a run: nothing is there. Give a run's folder, or a .ckpt file in it."
+        )
     folder = path if path.is_dir() else path.parent.parent
     if not (folder / "config.yaml").is_file():
         raise ValueError(f"--resume: {resume} is not a run: there is no {folder / 'config.yaml'}")
+    if folder.name.startswith("window_") and (folder.parent / "config.yaml").is_file():
+        raise ValueError(f"--resume: {resume} is one of several windows of time. Go on with --resume {folder.parent}.")
     return ["--config", str(folder / "config.yaml"), "--out", str(folder), *arguments]
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from pinnfuse import parallel
 from pinnfuse.errors import BackendUnavailable
-from pinnfuse.training.cli import parse
+from pinnfuse.training.cli import changed, parse
 from pinnfuse.training.listing import listing
 from pinnfuse.training.quiet import first_process, silence
 
@@ -42,8 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         with console.status("reading the settings") as status:
-            run = make_run(parse(arguments), console)
+            config = parse(arguments)
+            others = changed(config)
+            run = make_run(config, console)
             run.prepare(status.update)
+        if others:
+            text = f"going on with other settings than before: {'; '.join(others)}"
+            console.print(text, soft_wrap=True, markup=False, highlight=False)
         run.fit()
         with console.status("comparing with the reference, drawing figures"):
             summary = run.finish()

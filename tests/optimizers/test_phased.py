@@ -145,6 +145,26 @@ def test_mistakes_are_found_before_the_first_step():
         two.step(closure_of(two, lambda: x.square().sum()))
     with pytest.raises(ValueError, match="1 phases; got phase 2"):
         one.load_state_dict(copy.deepcopy(two.state_dict()))
+    other = PhasedOptimizer([x], [Phase("adam", 1), Phase("lbfgs", 2)])
+    with pytest.raises(ValueError, match="expected the state of 'lbfgs', in phase 2; got that of 'bfgs'"):
+        other.load_state_dict(copy.deepcopy(two.state_dict()))
+
+
+@pytest.mark.parametrize("name", ["adam", "soap"])
+def test_a_run_goes_on_with_the_rates_of_the_schedule_at_hand(name):
+    """Else a lower rate after a divergence would be one in name only."""
+
+    def optimizer(lr, betas):
+        torch.manual_seed(0)
+        return PhasedOptimizer([nn.Parameter(torch.ones(3))], [Phase(name, 9, lr=lr, options={"betas": betas})])
+
+    first, second = optimizer(1e-2, (0.9, 0.99)), optimizer(1e-3, (0.8, 0.9))
+    for _ in range(3):
+        first.step(closure_of(first, lambda: first.param_groups[0]["params"][0].square().sum()))
+    second.load_state_dict(copy.deepcopy(first.state_dict()))
+    second.step(closure_of(second, lambda: second.param_groups[0]["params"][0].square().sum()))
+    group = second.param_groups[0]
+    assert (group["lr"], tuple(group["betas"]), second.total_step) == (1e-3, (0.8, 0.9), 4)
 
 
 def test_inside_lightning_with_checkpoint_and_resume(tmp_path):

@@ -68,6 +68,18 @@ def test_a_finished_run_that_is_resumed_keeps_its_summary(march):
     assert again.finish() == first and first.loss < 1e-2
 
 
+def test_a_window_alone_is_not_resumed(march):
+    run = march("run")
+    for path in (run.folder / "window_01", run.folder / "window_01" / "checkpoints"):
+        path.mkdir(parents=True, exist_ok=True)
+    cli.save(run.config, run.folder / "config.yaml")
+    cli.save(run.run.config, run.folder / "window_01" / "config.yaml")
+    (run.folder / "window_01" / "checkpoints" / "last.ckpt").touch()
+    for path in ("window_01", "window_01/checkpoints/last.ckpt"):
+        with pytest.raises(ValueError, match=r"one of several windows of time. Go on with --resume .*run\.$"):
+            cli.parse(["--resume", str(run.folder / path)])
+
+
 def test_all_windows_are_drawn_together(march):
     run = march("run", "--record.figures", "true", "--record.animations", "false")
     run.fit()

@@ -16,6 +16,7 @@ from pinnfuse.models.pinn import Diverged, NonFiniteLoss
 from pinnfuse.models.problem_loss import ProblemLoss
 from pinnfuse.training import cli
 from pinnfuse.training.folder import read_checkpoint, run_folder
+from pinnfuse.training.main import main
 from pinnfuse.training.marching import make_run
 from pinnfuse.training.run import Run
 
@@ -443,3 +444,32 @@ def test_what_takes_time_before_the_first_step_is_said(start):
     assert run.config.threads == torch.get_num_threads()  # OMP_NUM_THREADS says it
     go(run)
     assert cli.load(run.folder / "config.yaml").threads == torch.get_num_threads()
+
+
+def test_a_resumed_run_says_what_it_changes_and_refuses_what_does_not_fit(start, capsys, tmp_path):
+    run = go(start("run", "--max-steps", "31"))
+    folder = str(run.folder)
+    kept = (run.folder / "config.yaml").read_text()
+    assert cli.changed(cli.parse(["--resume", folder, "--max-steps", "40"])) == []
+    resumed = ["--resume", folder, "--training.interior", "80", "--seed", "3"]
+    assert cli.changed(cli.parse(resumed)) == ["seed 0 -> 3", "training.interior 64 -> 80"]
+    phases = '[{"optimizer": "adam", "steps": 30}, {"optimizer": "lbfgs", "steps": 20}]'
+    assert main(["--resume", folder, "--training.phases", phases]) == 1
+    out, err = capsys.readouterr()
+    assert "training.phases.1.optimizer ssbroyden -> lbfgs" in out and "got that of 'ssbroyden'" in err
+    assert (run.folder / "config.yaml").read_text() == kept
+    with pytest.raises(ValueError, match="has training.windows 1; got 2"):
+        cli.changed(cli.parse(["--resume", folder, "--training.windows", "2"]))
+    with pytest.raises(ValueError, match="nothing is there"):
+        cli.parse(["--resume", str(tmp_path / "nowhere")])
+
+
+def test_a_checkpoint_of_another_problem(start):
+    run = go(start("run", "--max-steps", "3"))
+    path = run.folder / "checkpoints" / "last.ckpt"
+    checkpoint = torch.load(path, weights_only=True)
+    assert checkpoint["pinnfuse"]["subject"] == "toy, rod"
+    checkpoint["pinnfuse"]["subject"] = "heat, heat"
+    torch.save(checkpoint, path)
+    with pytest.raises(ValueError, match="is of 'heat, heat', but these options describe 'toy, rod'"):
+        start("run", "--resume", str(run.folder))
