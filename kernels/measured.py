@@ -8,6 +8,7 @@ the sizes from which on kernels of grids pay (`pinnfuse/grid/crossover.py`) are 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,8 +18,9 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from pinnfuse.files import write_whole
+from pinnfuse.files import Unwritable, cache_directory, write_whole
 
+log = logging.getLogger("pinnfuse")
 T = TypeVar("T")
 
 
@@ -48,16 +50,20 @@ class Store(Generic[T]):
         return self._known[place]
 
     def write(self, name: str, choice: T) -> None:
-        """Store a choice beside those that are there; others see the old file or the new one, never a half."""
+        """Store a choice beside those that are there; others see the old file or the new one, never a half.
+
+        Where the folder cannot be written this process alone knows the choice.
+        """
         entries = {**self._entries(), name: self._encode(choice)}
-        self._known.pop((os.environ.get("PINNFUSE_CACHE"), name), None)
-        write_whole(self._path, json.dumps(entries, indent=1, sort_keys=True))
+        self._known[os.environ.get("PINNFUSE_CACHE"), name] = choice
+        try:
+            write_whole(self._path, json.dumps(entries, indent=1, sort_keys=True))
+        except Unwritable as reason:
+            log.warning("what was measured for [%s] is not kept for other processes: %s", name, reason)
 
     @property
     def _path(self) -> Path:
-        from pinnfuse.kernels.jets import cache  # its package imports Triton, which "torch" does without
-
-        return cache.cache_folder() / self.file
+        return cache_directory() / self.file
 
     def _entries(self) -> dict[str, Any]:
         path = self._path

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import glob
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,19 @@ except ImportError:  # Windows: temporary files of killed processes stay
 
 class Unwritable(OSError, ValueError):
     """A file that cannot be written: its folder may not be, it is none, or the disk is full."""
+
+
+def cache_directory() -> Path:
+    """$PINNFUSE_CACHE, or `pinnfuse` in the platform's cache directory."""
+    if chosen := os.environ.get("PINNFUSE_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "pinnfuse"
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

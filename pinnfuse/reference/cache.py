@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,22 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pinnfuse.files import cache_directory as directory
 from pinnfuse.files import whole_file
 
 Arrays = dict[str, NDArray[Any]]
-
-
-def directory() -> Path:
-    """$PINNFUSE_CACHE, or `pinnfuse` in the platform's cache directory."""
-    if chosen := os.environ.get("PINNFUSE_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "pinnfuse"
 
 
 def cached(solver: str, version: int, parameters: Mapping[str, Any], compute: Callable[[], Arrays]) -> Arrays:

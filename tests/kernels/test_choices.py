@@ -54,6 +54,15 @@ def test_a_damaged_file_is_ignored(damage, file):
     assert choices.read("a card") == CHOICE
 
 
+def test_a_folder_that_cannot_be_written_costs_other_processes_the_choice(monkeypatch, tmp_path, caplog):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PINNFUSE_CACHE", str(tmp_path / "file" / "folder"))
+    with caplog.at_level("WARNING", logger="pinnfuse"):
+        assert choices.tune("a card", [CHOICE], lambda option: 1.0) == CHOICE
+    assert "is not kept" in caplog.text and "Choose a folder" in caplog.text
+    assert choices.known("a card") == CHOICE and choices.read("a card") is None
+
+
 def test_a_key_names_all_that_a_choice_depends_on():
     device = torch.device("cpu")
     keys = {choices.key(w, c, p, device) for w in (64, 128) for c in (3, 4) for p in ("float32", "tf32", "float64")}
