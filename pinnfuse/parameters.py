@@ -64,6 +64,8 @@ class ResidualModule(nn.Module):
 
 def number(value: object, what: str) -> float:
     """A finite float, or an error that says what it was for."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise ValueError(f"{what} must be a number without gradient; got a tensor that requires one. Use .item().")
     try:
         found = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,15 +20,16 @@ log = logging.getLogger("pinnfuse")
 _announced: set[str] = set()
 
 
-def choose(backend: str, scheme: Scheme, fields: Tensor) -> tuple[Choice, str]:
-    """The backend and the reason; `fields` [B, T, C, *space].
+def choose(backend: str, scheme: Scheme, fields: Tensor, others: Iterable[Tensor] = ()) -> tuple[Choice, str]:
+    """The backend and the reason; `fields` [B, T, C, *space], `others` what else may be differentiated.
 
     Raises:
         BackendUnavailable: an explicit "triton" that cannot run, with the reason.
     """
-    choice = dispatch.choose(backend, NAME, fields)
+    tensors = (fields, *(t.to(fields) for t in others)) if dispatch.transforming() else (fields,)
+    choice = dispatch.choose(backend, NAME, *tensors)
     if choice.backend == "torch":
-        return choice, "asked for" if choice.explicit else dispatch.obstacle(fields) or "asked for"
+        return choice, "asked for" if choice.explicit else dispatch.obstacle(*tensors) or "asked for"
     from pinnfuse.grid import fused  # the only place that may import triton
 
     reason = fused.obstacle(scheme, fields)

@@ -11,17 +11,18 @@ residual of an equation: its kernels are those of `FusedGridResidualLoss`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from pinnfuse.grid import dispatch
-from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.grid import Grid, check_grid
 from pinnfuse.grid.linear import LinearOperator, Term
 from pinnfuse.grid.residual import FusedGridResidualLoss
 from pinnfuse.grid.stencils import AxisStencil, ghost_rows
+from pinnfuse.parameters import number
 from pinnfuse.pde import PDE
 
 Stencil = Mapping[int | tuple[int, ...], float] | Sequence[tuple[tuple[int, ...], float]]
@@ -86,6 +87,7 @@ def custom(
         ValueError: no entries, offsets that do not fit the axes, or a text that `PDE` does not understand.
     """
     dispatch.check_name(backend, name)
+    check_grid(grid, name)
     if isinstance(what, str):
         return _of_text(what, grid, tuple(fields.replace(",", " ").split()), name, backend, parameters)
     if parameters or fields != "u":
@@ -110,7 +112,11 @@ def _of_text(
             if key not in parameters:
                 raise ValueError(f"{caller}: unknown parameter {key!r}; it has {sorted(parameters) or 'none'}.")
         residual = _residual(text, fields, grid, constants, dispatch.wanted(backend, name))
-        first, *others = torch.broadcast_tensors(*tensors)
+        try:
+            first, *others = torch.broadcast_tensors(*tensors)
+        except RuntimeError as error:
+            shapes = [list(t.shape) for t in tensors]
+            raise ValueError(f"{caller}: fields must broadcast to one shape; got {shapes}.") from error
         whole = torch.stack((first, *others), dim=-d - 1) if others else first.unsqueeze(-d - 1)
         flat = whole.reshape(-1, *whole.shape[-d - 1 :])
         found = residual.to(whole.device).residuals(flat, parameters=dict(given))
@@ -129,6 +135,10 @@ def _residual(
 
 def _entries(stencil: Stencil, grid: Grid, name: str) -> Entries:
     found: dict[tuple[int, ...], float] = {}
+    if not isinstance(stencil, Iterable):
+        raise ValueError(
+            f"{name}: `what` must be {{offset: weight}} or a text; got {type(stencil).__name__}. Write e.g. {{0: 1.0}}."
+        )
     for offset, weight in stencil.items() if isinstance(stencil, Mapping) else stencil:
         place = (offset,) if isinstance(offset, int) else tuple(offset)
         if len(place) != grid.dimension or not all(isinstance(o, int) for o in place):
@@ -136,7 +146,7 @@ def _entries(stencil: Stencil, grid: Grid, name: str) -> Entries:
                 f"{name}: offsets must be tuples of {grid.dimension} integers, one for each of {grid.axes}; got "
                 f"{offset!r}."
             )
-        found[place] = found.get(place, 0.0) + float(weight)
+        found[place] = found.get(place, 0.0) + number(weight, f"{name}: the weight at {offset!r}")
     if not found:
         raise ValueError(f"{name}: `what` must hold at least one entry {{offset: weight}}; got none.")
     return tuple(sorted(found.items()))

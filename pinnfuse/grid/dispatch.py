@@ -24,12 +24,13 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from pinnfuse.errors import BackendUnavailable, nearest
 from pinnfuse.grid import crossover
+from pinnfuse.grid.grid import DTYPES
 
 BACKENDS = ("auto", "torch", "triton")
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 T = TypeVar("T")
 _wanted: ContextVar[dict[str, str] | None] = ContextVar("pinnfuse_grid_backends", default=None)
 _said: set[str] = set()
@@ -106,7 +107,8 @@ def choose(backend: str, name: str, *tensors: Tensor, variant: Hashable = "") ->
     """
     backend = wanted(backend, name)
     first = tensors[0]
-    if first.is_cuda and all([t.dtype == first.dtype and t.device == first.device for t in tensors]):
+    alike = first.is_cuda and all([t.dtype == first.dtype and t.device == first.device for t in tensors])
+    if alike and not transforming():
         return _on_card(backend, name, first.dtype, first.device, variant)
     return _choose(backend, name, *tensors)
 
@@ -140,6 +142,8 @@ def obstacle(*tensors: Tensor) -> str:
     """Why kernels cannot run on these tensors, "" if they can."""
     if not _installed():
         return "Triton is not installed (it exists for Linux only)"
+    if transforming() and any(map(_transformed, tensors)):
+        return "torch.func and forward-mode derivatives see plain torch only"
     for tensor in tensors:
         if tensor.dtype not in DTYPES:
             return f"{tensor.dtype} has no kernels"
@@ -149,6 +153,18 @@ def obstacle(*tensors: Tensor) -> str:
         elif not interpreting():
             return f"a tensor is on {tensor.device.type}; kernels need a CUDA card"
     return ""
+
+
+def transforming() -> bool:
+    """Whether torch.func or forward-mode differentiation is at work here: a kernel would read values and lose the rest,
+    a tangent without a word."""
+    return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _transformed(tensor: Tensor) -> bool:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return True
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None
 
 
 @functools.cache

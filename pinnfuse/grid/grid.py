@@ -18,6 +18,8 @@ from pinnfuse.kernels.grid.hashing import hash_once
 
 ORDERS = (2, 4, 6)
 CENTRINGS = ("node", "cell")
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""Of fields."""
 
 
 @hash_once
@@ -67,8 +69,9 @@ class Grid:
         length: Any = None,
         shape: Any = None,
     ):
-        names = tuple(axes.replace(",", " ").split()) if isinstance(axes, str) else tuple(axes)
-        if not 1 <= len(names) <= 3 or len(set(names)) != len(names) or not all(n.isidentifier() for n in names):
+        names = tuple(axes.replace(",", " ").split()) if isinstance(axes, str) else tuple(_several(axes) or ())
+        known = all(isinstance(name, str) and name.isidentifier() for name in names)
+        if not known or not 1 <= len(names) <= 3 or len(set(names)) != len(names):
             raise ValueError(f"Grid: `axes` must be one to three distinct names, e.g. 'x y'; got {axes!r}.")
         if order not in ORDERS:
             raise ValueError(f"Grid: `order` must be one of {ORDERS}; got {order!r}.")
@@ -83,8 +86,13 @@ class Grid:
             sides = tuple(bc.pair(boundary[name], name) for name in names)
         else:
             sides = tuple(bc.pair(boundary, name) for name in names)
-        lengths = (None,) * len(names) if length is None else _numbers("length", length, names, optional=True)
-        shapes = (None,) * len(names) if shape is None else tuple(_per_axis("shape", shape, names, optional=True))
+        lengths = _numbers("length", length, names, optional=True)
+        for name, extent in zip(names, lengths, strict=True):
+            if extent is not None and not extent > 0:
+                raise ValueError(f"Grid: `length` must be > 0 along every axis; got {extent:g} along {name!r}.")
+        shapes = _numbers("shape", shape, names, optional=True)
+        if any(n is not None and n != round(n) for n in shapes):
+            raise ValueError(f"Grid: `shape` must be whole numbers of points; got {shape!r}.")
         for key, value in {
             "axes": names,
             "spacing": spacing,
@@ -117,8 +125,13 @@ class Grid:
         """
         names, spacing, origin, shape, length = tuple(coordinates), [], [], [], []
         _known("period", period or {}, names, complete=False)
+        if isinstance(boundary, Mapping):
+            _known("boundary", boundary, names)
         for name in names:
-            x = torch.as_tensor(coordinates[name]).double().cpu()
+            try:
+                x = torch.as_tensor(coordinates[name]).double().cpu()
+            except (TypeError, ValueError, RuntimeError) as error:
+                raise ValueError(f"Grid.from_coordinates: {name!r} must hold numbers; got {error}.") from error
             if x.dim() != 1 or len(x) < 2:
                 raise ValueError(
                     f"Grid.from_coordinates: {name!r} must be 1-D with two points or more; got {list(x.shape)}. "
@@ -161,7 +174,7 @@ class Grid:
     def index(self, axis: str) -> int:
         """Position of an axis among the axes; raises for an unknown one."""
         if axis not in self.axes:
-            raise ValueError(f"Grid: unknown axis {axis!r}. {nearest(axis, self.axes)}")
+            raise ValueError(f"Grid: unknown axis {axis!r}. {nearest(str(axis), self.axes)}")
         return self.axes.index(axis)
 
     def coordinates(
@@ -181,20 +194,11 @@ class Grid:
         """The spatial shape of a field `[..., *space]` with at least `leading` dimensions before the space.
 
         Raises:
-            ValueError: too few dimensions, an integer dtype, or a number of points that contradicts `length`/`shape`.
+            ValueError: too few dimensions, a dtype that is none of `DTYPES`, a tensor that is not dense, or a number of
+                points that contradicts `length`/`shape`.
         """
-        if not isinstance(field, Tensor):
-            raise ValueError(f"{caller}: `{name}` must be a tensor; got {type(field).__name__}. Use torch.as_tensor.")
-        if not field.dtype.is_floating_point:
-            raise ValueError(f"{caller}: `{name}` must be floating point; got {field.dtype}. Use {name}.float().")
+        check_real(field, caller, name)
         return _space(self, field.shape, caller, name, leading)
-
-    def check_order(self, order: int | None, caller: str) -> int:
-        """The order of an operator: the grid's own where none is given. ValueError unless it is one of `ORDERS`."""
-        order = self.order if order is None else order
-        if order not in ORDERS:
-            raise ValueError(f"{caller}: `order` must be 2, 4 or 6; got {order!r}.")
-        return order
 
     def _check_shape(self, shape: tuple[int, ...], caller: str, name: str, leading: int) -> tuple[int, ...]:
         d = self.dimension
@@ -242,12 +246,51 @@ def _space(grid: Grid, shape: tuple[int, ...], caller: str, name: str, leading: 
     return grid._check_shape(shape, caller, name, leading)
 
 
+def check_grid(grid: Any, caller: str) -> Grid:
+    """ValueError for anything that is no grid: a spacing, say, as other libraries take it."""
+    if not isinstance(grid, Grid):
+        raise ValueError(
+            f"{caller}: `grid` must be a pinnfuse.Grid, which holds spacing and boundary, as Grid('x', spacing=0.1, "
+            f"boundary='periodic'); got {type(grid).__name__}."
+        )
+    return grid
+
+
+def check_order(grid: Any, order: int | None, caller: str) -> int:
+    """The order of an operator, the grid's own where none is given. ValueError unless it is one of `ORDERS`."""
+    own = check_grid(grid, caller).order
+    order = own if order is None else order
+    if order not in ORDERS:
+        raise ValueError(f"{caller}: `order` must be 2, 4 or 6; got {order!r}.")
+    return order
+
+
+def check_real(field: Any, caller: str, name: str) -> None:
+    """ValueError for what is no dense tensor of real numbers in floating point."""
+    if not isinstance(field, Tensor):
+        raise ValueError(f"{caller}: `{name}` must be a tensor; got {type(field).__name__}. Use torch.as_tensor.")
+    if field.dtype not in DTYPES:
+        remedy = f"Take {name}.real" if field.is_complex() else f"Use {name}.float()"
+        raise ValueError(
+            f"{caller}: `{name}` must be floating point of 16, 32 or 64 bits; got {field.dtype}. {remedy}."
+        )
+    if field.layout is not torch.strided:
+        raise ValueError(f"{caller}: `{name}` must be a dense tensor; got {field.layout}. Use {name}.to_dense().")
+
+
+def _several(given: Any) -> list[Any] | None:
+    """Entries of a sequence, an array or a tensor; None for a single thing."""
+    if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
+        return None
+    return list(given)
+
+
 def _per_axis(argument: str, given: Any, names: Sequence[str], optional: bool = False) -> list[Any]:
     if isinstance(given, Mapping):
         _known(argument, given, names, complete=not optional)
         return [given.get(name) for name in names]
-    if isinstance(given, Iterable) and not isinstance(given, str):
-        entries = list(given)
+    entries = _several(given)
+    if entries is not None:
         if len(entries) != len(names):
             raise ValueError(
                 f"Grid: `{argument}` must be one number or one for each of {tuple(names)}; got {len(entries)}."

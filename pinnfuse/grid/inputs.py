@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from pinnfuse.errors import nearest
-from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.grid import Grid, check_real
 from pinnfuse.grid.reference import Scheme
 from pinnfuse.parameters import number
 from pinnfuse.pde import PDE
 
-DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 CALLER = "FusedGridResidualLoss"
 
 
@@ -44,6 +43,11 @@ class Inputs:
     def of(self, fields: Tensor) -> Inputs:
         """The same call of other fields."""
         return self if fields is self.fields else replace(self, fields=fields)
+
+    def tensors(self) -> list[Tensor]:
+        """All but the fields that may be differentiated."""
+        given = (*self.parameters.values(), *self.data.values(), self.weights)
+        return [value for value in given if isinstance(value, Tensor)]
 
     def parameter_tensors(self) -> dict[str, Tensor]:
         """All parameters as tensors; numbers stay on the CPU, which promotes and copies nothing."""
@@ -111,7 +115,7 @@ def check_fields(fields: Tensor, scheme: Scheme, caller: str) -> tuple[int, ...]
     """The shape of the residuals. Shapes and dtypes that were found to fit are not looked at again."""
     if not isinstance(fields, Tensor):
         return _check_fields(fields, scheme, caller)
-    key = (fields.shape, fields.dtype)
+    key = (fields.shape, fields.dtype, fields.layout)
     found = scheme.checked.get(key)
     if found is None:
         found = scheme.checked.keep(key, _check_fields(fields, scheme, caller))
@@ -124,8 +128,7 @@ def _check_fields(fields: Tensor, scheme: Scheme, caller: str) -> tuple[int, ...
     expected = f"[{', '.join(names)}] with C = {len(form.pde.fields)} fields ({', '.join(form.pde.fields)})"
     if not isinstance(fields, Tensor):
         raise ValueError(f"{caller}: `fields` must be a tensor {expected}; got {type(fields).__name__}.")
-    if fields.dtype not in DTYPES:
-        raise ValueError(f"{caller}: `fields` must be floating point; got {fields.dtype}. Use fields.float().")
+    check_real(fields, caller, "fields")
     if fields.dim() != len(names) or fields.shape[-grid.dimension - 1] != len(form.pde.fields):
         remedy = "Add a batch dimension with fields[None]." if fields.dim() == len(names) - 1 else "Reorder dimensions."
         raise ValueError(f"{caller}: `fields` must be {expected}; got {list(fields.shape)}. {remedy}")
@@ -169,7 +172,7 @@ def check_parameters(
                 f"{caller}: `parameters[{name!r}]` must be a number or one per sample, [B] = [{fields.shape[0]}]; got "
                 f"{list(value.shape)}. A value per point is a data column or a field."
             )
-        _same_device(f"parameters[{name!r}]", value, fields, caller)
+        _check_values(f"parameters[{name!r}]", value, fields, caller)
         found[name] = value.to(dtype)
     return found
 
@@ -213,7 +216,7 @@ def _broadcast(
     """To [B, T', ...]; for a steady equation the caller's shape has no T'. `once`: [B, *space] holds at all times."""
     if not isinstance(tensor, Tensor):
         raise ValueError(f"{caller}: `{name}` must be a tensor; got {type(tensor).__name__}. Use torch.as_tensor.")
-    _same_device(name, tensor, fields, caller)
+    _check_values(name, tensor, fields, caller)
     wanted = shape if time else (shape[0], *shape[2:])
     if once and time and tensor.dim() == len(shape) - 1:
         tensor = tensor.unsqueeze(1)
@@ -227,7 +230,10 @@ def _broadcast(
     return expanded if time else expanded.unsqueeze(1)
 
 
-def _same_device(name: str, tensor: Tensor, fields: Tensor, caller: str) -> None:
+def _check_values(name: str, tensor: Tensor, fields: Tensor, caller: str) -> None:
+    """Real (of any type), dense, and on the device of the fields."""
+    if tensor.is_complex() or tensor.layout is not torch.strided:
+        check_real(tensor, caller, name)
     if tensor.device != fields.device and tensor.dim():
         raise ValueError(
             f"{caller}: `fields` and {name} must be on one device; got {fields.device} and {tensor.device}. Move one "

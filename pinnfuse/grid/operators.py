@@ -7,12 +7,12 @@ float32 at least. Boundaries and order come from the grid. The tables of a formu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from torch import Tensor
 
-from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.grid import Grid, check_grid, check_order
 from pinnfuse.grid.linear import LinearOperator, Term
 from pinnfuse.grid.stencils import axis_stencil
 
@@ -30,24 +30,25 @@ def derivative(u: Tensor, grid: Grid, axes: str | Sequence[str], *, order: int |
         ValueError: an unknown axis, or a field with fewer points than the formula needs.
         BackendUnavailable: an explicit `backend` cannot run here.
     """
-    return _scalar(_derivative(grid, _split(axes, grid), grid.check_order(order, "derivative")), u, grid, backend)
+    order = check_order(grid, order, "derivative")
+    return _scalar(_derivative(grid, _split(axes, grid), order), u, grid, backend)
 
 
 def laplacian(u: Tensor, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
     r"""$\sum_a \partial^2 u / \partial x_a^2$ of `[..., *space]`, same shape."""
-    return _scalar(_laplacian(grid, grid.check_order(order, "laplacian")), u, grid, backend)
+    return _scalar(_laplacian(grid, check_order(grid, order, "laplacian")), u, grid, backend)
 
 
 def biharmonic(u: Tensor, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
     r"""$\nabla^4 u = \sum_{a,b} \partial_a^2 \partial_b^2 u$ of `[..., *space]`, same shape, in one pass (not two
     Laplacians)."""
-    return _scalar(_biharmonic(grid, grid.check_order(order, "biharmonic")), u, grid, backend)
+    return _scalar(_biharmonic(grid, check_order(grid, order, "biharmonic")), u, grid, backend)
 
 
 def gradient(u: Tensor, grid: Grid, *, order: int | None = None, backend: str = "auto") -> Tensor:
     r"""$(\partial u / \partial x_a)_a$: `[..., *space]` to `[..., d, *space]`."""
+    operator = _gradient(grid, check_order(grid, order, "gradient"))
     grid.check(u, "gradient")
-    operator = _gradient(grid, grid.check_order(order, "gradient"))
     return operator(u, grid.axes, backend, (True, False))
 
 
@@ -59,7 +60,7 @@ def divergence(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = No
     """
     grids = _component_grids(grid, "divergence")
     _check_vector(v, grids[0], "divergence")
-    operator = _divergence(grids, grids[0].check_order(order, "divergence"))
+    operator = _divergence(grids, check_order(grids[0], order, "divergence"))
     return operator(v, grids[0].axes, backend, (False, True))
 
 
@@ -71,7 +72,7 @@ def curl(v: Tensor, grid: Grid | Sequence[Grid], *, order: int | None = None, ba
     d = grids[0].dimension
     if d == 1:
         raise ValueError("curl: `grid` must have two or three axes; got one.")
-    return _curl(grids, grids[0].check_order(order, "curl"))(v, grids[0].axes, backend, (False, d == 2))
+    return _curl(grids, check_order(grids[0], order, "curl"))(v, grids[0].axes, backend, (False, d == 2))
 
 
 def _scalar(operator: LinearOperator, u: Tensor, grid: Grid, backend: str) -> Tensor:
@@ -90,8 +91,8 @@ def _check_vector(v: Tensor, grid: Grid, caller: str) -> None:
 
 
 def _component_grids(grid: Grid | Sequence[Grid], caller: str) -> tuple[Grid, ...]:
-    grids = (grid,) if isinstance(grid, Grid) else tuple(grid)
-    first = grids[0]
+    grids = tuple(grid) if isinstance(grid, list | tuple) and grid else (grid,)
+    first = [check_grid(g, caller) for g in grids][0]
     if len(grids) == 1:
         return grids * first.dimension
     if len(grids) != first.dimension or any((g.axes, g.spacing) != (first.axes, first.spacing) for g in grids):
@@ -105,7 +106,7 @@ def _component_grids(grid: Grid | Sequence[Grid], caller: str) -> tuple[Grid, ..
 def _split(axes: str | Sequence[str], grid: Grid) -> tuple[str, ...]:
     """Names of axes from a text such as "xxy"; the longest name first."""
     if not isinstance(axes, str):
-        names = tuple(axes)
+        names = tuple(axes) if isinstance(axes, Iterable) else (axes,)
     else:
         rest, found = axes, []
         known = sorted(grid.axes, key=len, reverse=True)

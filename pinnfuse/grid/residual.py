@@ -159,7 +159,7 @@ class FusedGridResidualLoss(ResidualModule):
     ) -> Tensor:
         """Residuals [B, E, *space] or [B, T', E, *space], differentiable to fields, parameters and data."""
         given = self._checked(fields, None, data, parameters, f"{CALLER}.residuals")
-        chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
+        chosen, _ = choice.choose(self.backend, self.scheme, given.fields, given.tensors())
         with no_autocast(fields.device.type):
             found = chosen.run(
                 lambda u: _fused().residuals(self.scheme, given.of(u)),
@@ -243,7 +243,7 @@ class FusedGridResidualLoss(ResidualModule):
         keep: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         given = self._checked(fields, point_weights, data, parameters, CALLER)
-        chosen, _ = choice.choose(self.backend, self.scheme, given.fields)
+        chosen, _ = choice.choose(self.backend, self.scheme, given.fields, given.tensors())
         with no_autocast(fields.device.type):
             loss, per_equation, r = chosen.run(
                 lambda u: _fused().loss(self.scheme, given.of(u), keep, self.recompute),

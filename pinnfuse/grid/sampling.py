@@ -24,7 +24,7 @@ from pinnfuse.first_order import USE_TORCH, first_order_only
 from pinnfuse.grid.boundary import Dirichlet
 from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.ghosts import extend, table
-from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.grid import Grid, check_grid
 from pinnfuse.grid.stencils import ghost_rows
 from pinnfuse.kernels.grid.sampling import TAPS, Axis, Sampling
 
@@ -55,7 +55,7 @@ def sample(field: Tensor, points: Tensor, grid: Grid, *, mode: str = "bilinear",
     """
     if mode not in TAPS:
         raise ValueError(f"sample: unknown `mode`; got {mode!r}. {nearest(str(mode), TAPS)}")
-    space, d = grid.check(field, "sample", "field"), grid.dimension
+    space, d = check_grid(grid, "sample").check(field, "sample", "field"), grid.dimension
     batch = field.shape[:-d]
     varying = _check_points(points, field, d)
     chosen = choose(backend, "sample", field, points, variant=f"{d}D {mode}")

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.grid import Grid, check_grid
 from pinnfuse.grid.operators import _check_vector, _split
 
 
@@ -25,8 +25,8 @@ def derivative(u: Tensor, grid: Grid, axes: str | Sequence[str]) -> Tensor:
     Raises:
         ValueError: an axis that is not periodic, or an unknown one.
     """
+    check_grid(grid, "spectral.derivative").check(u, "spectral.derivative")
     names = _split(axes, grid)
-    grid.check(u, "spectral.derivative")
     orders = {k: names.count(axis) for k, axis in enumerate(grid.axes) if axis in names}
     _check_periodic(grid, "spectral.derivative", list(orders))
     dims = [k - grid.dimension for k in orders]
@@ -38,7 +38,7 @@ def derivative(u: Tensor, grid: Grid, axes: str | Sequence[str]) -> Tensor:
 
 def laplacian(u: Tensor, grid: Grid) -> Tensor:
     """The sum of second derivatives of `[..., *space]`, same shape."""
-    grid.check(u, "spectral.laplacian")
+    check_grid(grid, "spectral.laplacian").check(u, "spectral.laplacian")
     _check_periodic(grid, "spectral.laplacian", range(grid.dimension))
     dims = list(range(-grid.dimension, 0))
     modes = _transform(u, dims)
@@ -47,7 +47,7 @@ def laplacian(u: Tensor, grid: Grid) -> Tensor:
 
 def gradient(u: Tensor, grid: Grid) -> Tensor:
     """First derivatives: `[..., *space]` to `[..., d, *space]`; one transform there, d back."""
-    grid.check(u, "spectral.gradient")
+    check_grid(grid, "spectral.gradient").check(u, "spectral.gradient")
     d = grid.dimension
     _check_periodic(grid, "spectral.gradient", range(d))
     dims = list(range(-d, 0))
@@ -58,7 +58,7 @@ def gradient(u: Tensor, grid: Grid) -> Tensor:
 
 def divergence(v: Tensor, grid: Grid) -> Tensor:
     """Sum of first derivatives of components: `[..., d, *space]` to `[..., *space]`."""
-    _check_vector(v, grid, "spectral.divergence")
+    _check_vector(v, check_grid(grid, "spectral.divergence"), "spectral.divergence")
     d = grid.dimension
     _check_periodic(grid, "spectral.divergence", range(d))
     dims = list(range(-d, 0))
@@ -69,7 +69,7 @@ def divergence(v: Tensor, grid: Grid) -> Tensor:
 
 def biharmonic(u: Tensor, grid: Grid) -> Tensor:
     """The Laplacian's square of `[..., *space]`, same shape."""
-    grid.check(u, "spectral.biharmonic")
+    check_grid(grid, "spectral.biharmonic").check(u, "spectral.biharmonic")
     _check_periodic(grid, "spectral.biharmonic", range(grid.dimension))
     dims = list(range(-grid.dimension, 0))
     return _back(_transform(u, dims) * _laplacian_symbol(u, grid) ** 2, u, dims)

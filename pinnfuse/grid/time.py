@@ -8,13 +8,16 @@ r"""Differences along a time axis, as an operator of its own.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from torch import Tensor
 
 from pinnfuse.errors import nearest
+from pinnfuse.grid.grid import check_real
 from pinnfuse.grid.linear import LinearOperator, Term
 from pinnfuse.grid.stencils import AxisStencil, Row
+from pinnfuse.parameters import number
 
 SCHEMES = {
     "euler": ((-1.0, 1.0), 1),
@@ -33,15 +36,19 @@ def time_difference(fields: Tensor, dt: float, scheme: str = "euler", *, dim: in
     """
     if scheme not in SCHEMES:
         raise ValueError(f"time_difference: unknown `scheme`; got {scheme!r}. {nearest(str(scheme), SCHEMES)}")
+    dt = number(dt, "time_difference: `dt`")
     if not dt > 0:
         raise ValueError(f"time_difference: `dt` must be > 0; got {dt!r}.")
+    check_real(fields, "time_difference", "fields")
+    if not -fields.dim() <= dim < fields.dim():
+        raise ValueError(f"time_difference: `dim` must be one of the {fields.dim()} dimensions of `fields`; got {dim}.")
     weights, power = SCHEMES[scheme]
     dim = dim % fields.dim()
     levels = fields.shape[dim]
     if levels < len(weights):
         raise ValueError(f"time_difference: `fields` must have {len(weights)} levels along dim {dim}; got {levels}.")
     shape = fields.shape
-    flat = fields.reshape(*shape[:dim], 1, levels, -1)
+    flat = fields.reshape(*shape[:dim], 1, levels, math.prod(shape[dim + 1 :]))
     found = _operator(weights, dt**power)(flat, ("time", "points"), backend)
     return found.reshape(shape).narrow(dim, 0, levels - len(weights) + 1)
 

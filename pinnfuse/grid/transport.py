@@ -19,11 +19,12 @@ from pinnfuse.errors import nearest
 from pinnfuse.grid.boundary import Neumann
 from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.ghosts import Wall
-from pinnfuse.grid.grid import Grid
+from pinnfuse.grid.grid import Grid, check_order, check_real
 from pinnfuse.grid.stencils import Row, fit, ghost_rows
 from pinnfuse.grid.transport_fused import fused
 from pinnfuse.grid.transport_reference import Transport, plain
 from pinnfuse.kernels.grid.flow import Flow
+from pinnfuse.parameters import number
 
 FORMS = ("advective", "conservative", "skew")
 FACES = {
@@ -75,7 +76,7 @@ def convection(
         raise ValueError(f"convection: unknown `scheme`; got {scheme!r}. {nearest(str(scheme), SCHEMES)}")
     if form not in FORMS:
         raise ValueError(f"convection: unknown `form`; got {form!r}. {nearest(str(form), FORMS)}")
-    order = grid.check_order(order, "convection")
+    order = check_order(grid, order, "convection")
     space = grid.check(f, "convection", "f")
     found = grid.check(velocity, "convection", "velocity", leading=1)
     d = grid.dimension
@@ -110,10 +111,11 @@ def diffusion(u: Tensor, k: Tensor | float, grid: Grid, *, order: int | None = N
     if not isinstance(k, Tensor):
         from pinnfuse.grid.operators import laplacian
 
-        return k * laplacian(u, grid, order=order, backend=backend)
-    order = grid.check_order(order, "diffusion")
+        return number(k, "diffusion: `k`") * laplacian(u, grid, order=order, backend=backend)
+    order = check_order(grid, order, "diffusion")
     space = grid.check(u, "diffusion")
     if k.dim() == 0:
+        check_real(k, "diffusion", "k")
         k = k.expand(space)
     if grid.check(k, "diffusion", "k") != space:
         raise ValueError(f"diffusion: `k` must be [..., *space] with space {list(space)}; got {list(k.shape)}.")

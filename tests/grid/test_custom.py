@@ -173,8 +173,13 @@ def test_second_derivatives_of_kernels(interpreter, where):
         (lambda: custom("u_x", WALLS)(torch.zeros(9)), "must be"),
         (lambda: custom("k*u_x", WALLS, k=1.0)(torch.zeros(9, 9), c=2.0), "unknown parameter 'c'"),
         (lambda: custom("u_x", WALLS, backend="tritton"), "unknown `backend`"),
+        (lambda: custom(5, WALLS), "{offset: weight} or a text"),
+        (lambda: custom({(0, 0): 1j}, WALLS), "the weight at .* must be a finite number"),
+        (lambda: custom({(0, 0): float("nan")}, WALLS), "the weight at .* must be a finite number"),
+        (lambda: custom("u*v", WALLS, fields="u v")(torch.zeros(2, 9, 9), torch.zeros(3, 9, 9)), "must broadcast"),
+        (lambda: custom("u_x", 0.1), "must be a pinnfuse.Grid"),
     ],
-    ids=range(11),
+    ids=range(16),
 )
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):

@@ -1,10 +1,11 @@
 """The grid as a value: what it accepts, what it refuses, where its points lie."""
 
+import numpy
 import pytest
 import torch
 
 from pinnfuse import Grid
-from pinnfuse.grid import Dirichlet, Neumann, OneSided, Periodic
+from pinnfuse.grid import Dirichlet, Neumann, OneSided, Periodic, laplacian
 
 
 def test_a_value():
@@ -33,12 +34,37 @@ def test_a_value():
         ({"centring": "edge"}, "unknown `centring`"),
         ({"axes": "x x"}, "distinct"),
         ({"axes": "x y z t"}, "one to three"),
+        ({"axes": 2}, "distinct names"),
+        ({"axes": (1, 2)}, "distinct names"),
+        ({"length": (1.0, -1.0)}, "`length` must be > 0 along every axis; got -1 along 'y'"),
+        ({"shape": 8.5}, "`shape` must be whole"),
+        ({"shape": "ab"}, "`shape` must be finite"),
     ],
 )
 def test_refuses(arguments, message):
     given = {"axes": "x y", "spacing": 0.1, "boundary": "periodic"} | arguments
     with pytest.raises(ValueError, match=message):
         Grid(**given)
+
+
+def test_numbers_of_other_libraries():
+    plain = Grid("x y", 0.5, boundary="periodic")
+    assert Grid("x y", torch.tensor(0.5), boundary="periodic") == plain
+    assert Grid(["x", "y"], numpy.array([0.5, 0.5]), boundary="periodic") == plain
+    assert Grid("x y", 0.5, boundary="periodic", shape=(numpy.int64(4), 6)).shape == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        (torch.zeros(6, 6, dtype=torch.complex64), "Take u.real"),
+        (torch.zeros(6, 6).to(torch.float8_e4m3fn), "16, 32 or 64 bits.*Use u.float"),
+        (torch.zeros(6, 6).to_sparse(), "Use u.to_dense"),
+    ],
+)
+def test_fields_that_no_operator_can_take(field, message):
+    with pytest.raises(ValueError, match=message):
+        laplacian(field, Grid("x y", 0.5, boundary="periodic"))
 
 
 def test_boundary_is_required():
@@ -61,6 +87,10 @@ def test_duplicated_end_point():
     assert Grid.from_coordinates({"x": x[:-1]}, boundary="periodic", period={"x": 1.0}).spacing == (0.25,)
     with pytest.raises(ValueError, match="uniformly"):
         Grid.from_coordinates({"x": x**2}, boundary="periodic")
+    with pytest.raises(ValueError, match="missing \\['y'\\]"):
+        Grid.from_coordinates({"x": x, "y": x}, boundary={"x": "periodic"})
+    with pytest.raises(ValueError, match="'x' must hold numbers"):
+        Grid.from_coordinates({"x": "0 1 2"}, boundary="periodic")
 
 
 @pytest.mark.parametrize("centring", ["node", "cell"])

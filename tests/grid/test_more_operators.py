@@ -56,3 +56,20 @@ def test_time_differences(scheme, interpreter, where):
     torch.testing.assert_close(*pulled)
     with pytest.raises(ValueError, match="levels along dim 1"):
         time_difference(u[:, :1], dt, scheme)
+    assert time_difference(u[:0], dt, scheme).shape == (0, len(truth) - 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fields": torch.arange(10).reshape(2, 5)}, "Use fields.float"),
+        ({"fields": [1.0, 2.0]}, "must be a tensor"),
+        ({"dim": 2}, "one of the 2 dimensions"),
+        ({"dt": 0.0}, "`dt` must be > 0"),
+        ({"dt": float("inf")}, "`dt` must be a finite number"),
+        ({"dt": torch.tensor(0.1, requires_grad=True)}, "without gradient"),
+    ],
+)
+def test_time_differences_refuse(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        time_difference(**{"fields": torch.zeros(2, 5), "dt": 0.1} | arguments)

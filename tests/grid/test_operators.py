@@ -3,9 +3,21 @@
 import pytest
 import sympy
 import torch
+from torch.autograd import forward_ad
 
-from pinnfuse import BackendUnavailable, Grid
-from pinnfuse.grid import Dirichlet, Neumann, backends, convection, derivative, divergence, gradient, laplacian
+from pinnfuse import PDE, BackendUnavailable, FusedGridResidualLoss, Grid
+from pinnfuse.grid import (
+    Dirichlet,
+    Neumann,
+    backends,
+    convection,
+    derivative,
+    diffusion,
+    divergence,
+    gradient,
+    laplacian,
+    sample,
+)
 from pinnfuse.grid.registry import OPERATORS, draw
 from pinnfuse.grid.stencils import axis_stencil
 from pinnfuse.verification.operators import grids
@@ -171,6 +183,35 @@ def test_adjoint_identity():
     assert float((gradient(f, grid) * v).sum()) == pytest.approx(-float((f * divergence(v, grid)).sum()))
 
 
+def test_transforms_see_plain_torch(interpreter):
+    """Kernels read values: they would lose a tangent without a word. "auto" leaves torch.func and forward mode to plain
+    torch, an explicit "triton" says so."""
+    grid = Grid("x y", 0.5, boundary={"x": "periodic", "y": "dirichlet"})
+    u, t, v = (torch.randn(*shape, dtype=torch.float64) for shape in ((6, 8), (6, 8), (2, 6, 8)))
+    walls = Grid("x y", 0.5, boundary={"x": "periodic", "y": "dirichlet"}, centring="cell")
+    pde = PDE("u", "x y", {"k": 2.0}, {"e": "k*(u_xx + u_yy) - u"})
+    loss = {backend: FusedGridResidualLoss(pde, grid, backend=backend) for backend in ("auto", "torch")}
+    points = torch.rand(3, 2, dtype=torch.float64)
+    for run in (
+        lambda u, backend: laplacian(u, grid, backend=backend),
+        lambda u, backend: convection(u, v, grid, scheme="upwind1", backend=backend),
+        lambda u, backend: sample(u, points, walls, backend=backend),
+        lambda u, backend: loss[backend](u[None, None]),
+    ):
+        with forward_ad.dual_level():
+            auto, torch_alone = (forward_ad.unpack_dual(run(forward_ad.make_dual(u, t), b)) for b in ("auto", "torch"))
+        torch.testing.assert_close(auto.tangent, torch_alone.tangent)
+        batch = torch.stack((u, t))
+        found = torch.func.vmap(lambda u, run=run: run(u, "auto"))(batch)
+        torch.testing.assert_close(found, torch.stack([run(u, "torch") for u in batch]))
+    k = torch.tensor(1.0, dtype=torch.float64)
+    slope = torch.func.jvp(lambda k: loss["auto"](u[None, None], parameters={"k": k}), (k,), (k,))[1]
+    (expected,) = torch.autograd.grad(loss["torch"](u[None, None], parameters={"k": k.requires_grad_()}), k)
+    torch.testing.assert_close(slope, expected)
+    with pytest.raises(BackendUnavailable, match="torch.func and forward-mode"):
+        torch.func.vmap(lambda u: laplacian(u, grid, backend="triton"))(u[None])
+
+
 def test_choice_of_backend(interpreter, monkeypatch):
     grid = Grid("x y", 1.0, boundary="periodic")
     u = torch.randn(8, 8, dtype=torch.float64)
@@ -249,6 +290,13 @@ def test_errors():
         (lambda: convection(u, v[:, :7], grid), "with space"),
         (lambda: convection(u, v.double(), grid), "dtype and device of the field"),
         (lambda: convection(u[:3], v[:, :3], grid, scheme="weno5"), "at least 5 points along 'x'"),
+        (lambda: laplacian(u, 0.1), "must be a pinnfuse.Grid, which holds spacing and boundary"),
+        (lambda: laplacian(u, None, order=2), "must be a pinnfuse.Grid"),
+        (lambda: divergence(v, []), "must be a pinnfuse.Grid"),
+        (lambda: derivative(u, grid, 1), "unknown axis 1"),
+        (lambda: diffusion(u, 1j, grid), "`k` must be a finite number"),
+        (lambda: diffusion(u, None, grid), "`k` must be a finite number"),
+        (lambda: sample(u, torch.zeros(3, 2), "x y"), "must be a pinnfuse.Grid"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

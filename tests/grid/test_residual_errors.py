@@ -26,6 +26,7 @@ def make(**changes):
         ({"time_scheme": None, "time_step": None}, "time coordinate 't'"),
         ({"time_step": None}, "`time_step` must be a finite number"),
         ({"time_step": -0.1}, "`time_step` must be > 0"),
+        ({"time_step": torch.tensor(0.1, requires_grad=True)}, "without gradient"),
         ({"backend": "cuda"}, "unknown `backend`"),
         ({"equation_weights": {"wave": 1.0}}, "names"),
         ({"equation_weights": [-1.0]}, ">= 0"),
@@ -59,6 +60,10 @@ def test_grids_that_differ_in_more_than_their_walls():
         (torch.zeros(2, 3, 1, 8, 9), {"data": {"f": torch.ones(9, 8)}}, "must broadcast"),
         (torch.zeros(2, 3, 1, 8, 9), {"point_weights": torch.ones(7)}, "must broadcast"),
         (torch.zeros(2, 3, 1, 8, 9), {"point_weights": -torch.ones(9)}, ">= 0"),
+        (torch.zeros(2, 3, 1, 8, 9).to_sparse(), {}, "Use fields.to_dense"),
+        (torch.zeros(2, 3, 1, 8, 9), {"parameters": {"nu": torch.ones(2) + 0j}}, r"Take parameters\['nu'\].real"),
+        (torch.zeros(2, 3, 1, 8, 9), {"data": {"f": F + 0j}}, r"Take data\['f'\].real"),
+        (torch.zeros(2, 3, 1, 8, 9), {"point_weights": torch.ones(9) + 0j}, "Take point_weights.real"),
     ],
 )
 def test_calls(fields, arguments, message):
