@@ -5,8 +5,11 @@ Each command loads what it needs when it runs, so `doctor` works where Triton, a
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
@@ -22,6 +25,24 @@ from pinnfuse.errors import BackendUnavailable, ProcessDied
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, 1 where something failed or is wrong, 2 for a wrong option."""
     options = _parser().parse_args(arguments)
+    with _tidy_end():
+        return _run(options)
+
+
+@contextmanager
+def _tidy_end() -> Iterator[None]:
+    """SIGTERM ends this process as an exception does: the terminal gets its cursor back, workers and parts of files go."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _run(options: Namespace) -> int:
     command = options.subcommand
     try:
         if command == "doctor":

@@ -152,7 +152,7 @@ class _Pool:
         """An answer, or the end of the pipe."""
         try:
             rows, sound = worker.connection.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # OSError: it died within an answer
             worker.process.join()
             self._end(worker, _how(worker.process.exitcode))
             return

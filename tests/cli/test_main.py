@@ -1,6 +1,8 @@
 """The command itself: its entry point, its help, its errors."""
 
+import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,21 @@ def test_a_wrong_value_is_one_line(
     assert main(["bench", "jets", "--out", str(tmp_path), "--device", "cpu", *options]) == 1
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
+
+
+def test_sigterm_ends_a_command_as_an_exception_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spinner hides the cursor until its block ends; workers and parts of files wait for theirs as well."""
+    ended = []
+
+    def doctor(options: object) -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 0
+        finally:
+            ended.append(options)
+
+    monkeypatch.setattr(module, "_doctor", doctor)
+    with pytest.raises(SystemExit) as exit_:
+        main(["doctor"])
+    assert exit_.value.code == 128 + signal.SIGTERM and len(ended) == 1
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
