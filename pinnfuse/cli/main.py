@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _tidy_end() -> Iterator[None]:
-    """SIGTERM ends this process as an exception does: the terminal gets its cursor back, workers and parts of files go."""
+    """SIGTERM ends this process as an exception does: the cursor comes back, workers and parts of files go."""
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     if ours:
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
