@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from pinnfuse.checks import modules_of
 from pinnfuse.jets.reads import Reads
@@ -51,9 +52,9 @@ def trace(net: nn.Module, in_width: int) -> tuple[fx.Graph, list[fx.Node], Reads
 
 def _traced(net: nn.Module, in_width: int) -> tuple[fx.Graph, Reads]:
     before = [(m, {name: _copy(value) for name, value in m.__dict__.items()}) for m in modules_of(net)]
-    state, reads = torch.random.get_rng_state(), Reads()
+    state, reads, draws = torch.random.get_rng_state(), Reads(), _Draws()
     try:
-        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad(), reads.watching(net):
+        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad(), reads.watching(net), draws:
             warnings.filterwarnings("ignore", message="Was not able to add assertion")
             graph = Tracer(in_width, reads).trace(net, concrete_args=_defaults(net))
         for node in graph.nodes:
@@ -66,12 +67,23 @@ def _traced(net: nn.Module, in_width: int) -> tuple[fx.Graph, Reads]:
         changed = _restore(before)
     if changed:
         raise NotRecognised(f"its forward changes the attribute {changed[0]!r}")
-    if not torch.equal(state, torch.random.get_rng_state()):
+    if draws.seen:
         torch.random.set_rng_state(state)
         raise NotRecognised("its forward draws random numbers")
     if reads.problem:
         raise NotRecognised(reads.problem)
     return graph, reads
+
+
+class _Draws(TorchDispatchMode):
+    """Sees random numbers that this thread draws from torch's own generator; others may draw meanwhile."""
+
+    seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self.seen = self.seen or (torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None)
+        return func(*args, **kwargs)
 
 
 def _same(one: fx.Graph, other: fx.Graph) -> bool:

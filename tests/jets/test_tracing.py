@@ -1,5 +1,6 @@
 """What people write in a forward, and what they change between calls: never a wrong number, never a changed network."""
 
+import threading
 import types
 
 import pytest
@@ -8,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from pinnfuse import PDE, BackendUnavailable, FusedResidualLoss
+from pinnfuse.jets import tracing
 
 BURGERS = PDE("u", "t x", parameters={"nu": 0.1}, equations={"burgers": "u_t + u*u_x - nu*u_xx"})
 
@@ -269,3 +271,28 @@ def test_a_buffer_that_is_trained_in_forward_mode():
     for backend in ("autograd", "torch"):
         gradients += torch.autograd.grad(FusedResidualLoss(BURGERS, backend=backend)(net, points), net.buffer)
     torch.testing.assert_close(*gradients)
+
+
+def test_random_numbers_of_another_thread_are_not_the_forwards(monkeypatch):
+    """A loader may draw while a network is read: neither is the network random, nor does the loader draw twice."""
+    true, drawn = tracing.Tracer.trace, []
+
+    def beside_a_loader(self, *arguments, **named):
+        loader = threading.Thread(target=lambda: drawn.append(torch.rand(3)))
+        loader.start()
+        loader.join()
+        return true(self, *arguments, **named)
+
+    monkeypatch.setattr(tracing.Tracer, "trace", beside_a_loader)
+    net = Net(lambda net, x: net.b(torch.tanh(net.a(x))))
+    assert FusedResidualLoss(BURGERS, "torch").explain(net, torch.rand(9, 2)).path == "closed form"
+    assert len(drawn) == 2 and not torch.equal(*drawn)
+    net = Net(lambda net, x: net.b(torch.tanh(net.a(x))) * torch.rand(1))
+    with pytest.raises(tracing.NotRecognised, match="draws random numbers"):
+        tracing.trace(net, 2)
+    assert not torch.equal(drawn[-1], drawn[-2])
+
+
+def test_fixed_features_of_a_generator_of_their_own():
+    net = Net(lambda net, x: net.b(torch.tanh(net.a(x * torch.rand(2, generator=torch.Generator().manual_seed(3))))))
+    assert FusedResidualLoss(BURGERS, "torch").explain(net, torch.rand(9, 2)).path == "closed form"
