@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import sympy
 import torch
@@ -24,6 +25,12 @@ Data = Mapping[str, Tensor] | Callable[[Tensor], Mapping[str, Tensor]] | None
 STABLE = 2.6
 """Of the Runge-Kutta scheme: 2.785 on the negative real axis, 2.828 on the imaginary one, less what the estimate of
 the largest eigenvalue may miss."""
+TRIES = 5
+"""Of steps that the fields they lead to turn out too long for."""
+REMEDY = (
+    "If it should stay finite, ask for more output times, at which the stable step is found anew (every "
+    "`check_every`), or give a smaller `dt`."
+)
 
 
 @lru_cache(maxsize=64)
@@ -113,6 +120,20 @@ class Evolution:
         k4 = self.rate(u + dt * k3, time + dt)
         return u + (dt / 6) * (k1 + 2 * (k2 + k3) + k4)
 
+    def _through(self, u: Tensor, times: Sequence[float], longest: float) -> tuple[list[Tensor], bool]:
+        """The fields at all times but the first, that of u, by steps of at most `longest`, up to the first that are not
+        finite; and whether all are."""
+        found = []
+        for start, stop in pairwise(times):
+            steps = max(math.ceil((stop - start) / min(longest, stop - start) - 1e-9), 1)
+            h = (stop - start) / steps
+            for k in range(steps):
+                u = self.step(u, start + k * h, h)
+            found.append(u)
+            if not bool(torch.isfinite(u.detach()).all()):
+                return found, False
+        return found, True
+
     @torch.no_grad()
     def largest_eigenvalue(self, u: Tensor, time: float = 0.0, iterations: int = 24) -> float:
         """|lambda| of dF/du at u, the largest of the batch: power iteration from an alternating and a random field."""
@@ -158,46 +179,61 @@ def solve(
         pde: equations that each hold one time derivative, e.g. "u_t + D(u**2/2, x) - nu*u_xx".
         u0: `[B, C, *space]`, C in the order of the PDE's fields.
         times: rising; the first is that of u0.
-        dt: of a step, shortened to meet `times`; 0.9 of the stable one by default.
+        dt: of a step, shortened to meet `times`; 0.9 of the stable one by default, and where the next look finds a
+            smaller one, the times since the last look are computed anew.
         parameters, data: as for `Evolution`.
         check_every: outputs between two looks for the stable step, which cost 48 evaluations of F each.
-        report: called with the time after every output.
+        report: called with the time of every output that stands.
 
     Returns:
         `[B, len(times), C, *space]`; differentiable to u0 and parameters (then every step is kept in memory).
 
     Raises:
         ValueError: a PDE, field or times that cannot be; a step that would be unstable, with the largest stable one.
-        FloatingPointError: the solution is not finite, with the time.
+        FloatingPointError: the solution is not finite, or grows so fast that no step is stable, with the time.
     """
-    at = [float(t) for t in times]
-    if len(at) < 1 or any(not b > a for a, b in zip(at[:-1], at[1:], strict=True)):
-        raise ValueError(f"solve: `times` must be rising, the first that of `u0`; got {list(times)}.")
+    try:
+        at = [float(t) for t in times]
+    except (TypeError, ValueError):
+        at = []
+    if not all(map(math.isfinite, at)) or not at or any(not b > a for a, b in pairwise(at)):
+        raise ValueError(f"solve: `times` must be finite and rising, the first that of `u0`; got {times!r}.")
     if dt is not None and not (math.isfinite(dt) and dt > 0):
         raise ValueError(f"solve: `dt` must be > 0; got {dt}.")
     if check_every < 1:
         raise ValueError(f"solve: `check_every` must be at least 1; got {check_every}.")
     evolution = Evolution(pde, grid, parameters=parameters, data=data, backend=backend)
-    u, found = u0, [u0]
-    stable = math.inf
-    for number, (start, stop) in enumerate(zip(at[:-1], at[1:], strict=True)):
-        if number % check_every == 0:
-            stable = evolution.stable_step(u.detach(), start)
-        if dt is not None and dt > stable:
-            raise ValueError(
-                f"solve: `dt` = {dt:.4g} would be unstable at time {start:g}; the largest stable step is {stable:.4g}. "
-                "Use a smaller one, or a coarser grid."
-            )
-        steps = max(math.ceil((stop - start) / min(dt or 0.9 * stable, stop - start) - 1e-9), 1)
-        h = (stop - start) / steps
-        for k in range(steps):
-            u = evolution.step(u, start + k * h, h)
-        if not bool(torch.isfinite(u.detach()).all()):
+    if isinstance(u0, Tensor) and not bool(torch.isfinite(u0.detach()).all()):
+        raise ValueError("solve: `u0` must be finite; got NaN or Inf.")
+    found = [u0]
+    stable = evolution.stable_step(u0.detach(), at[0]) if len(at) > 1 else math.inf
+    for first in range(0, len(at) - 1, check_every):
+        block = at[first : first + check_every + 1]
+        _check_step(dt, stable, block[0])
+        longest = 0.9 * stable if dt is None else dt
+        for _ in range(TRIES):
+            levels, finite = evolution._through(found[-1], block, longest)
+            stable = evolution.stable_step(levels[-1].detach(), block[-1]) if finite else 0.0
+            if finite and (dt is not None or min(longest, max(b - a for a, b in pairwise(block))) <= stable):
+                break
+            if dt is not None:
+                raise FloatingPointError(f"solve: the solution is not finite at time {block[len(levels)]:g}. {REMEDY}")
+            longest = max(0.9 * stable, longest / 8)
+        else:
             raise FloatingPointError(
-                f"solve: the solution is not finite at time {stop:g}. Ask for more output times, at which the stable "
-                "step is found anew (every `check_every`), or give a smaller `dt`."
+                f"solve: the solution grows too fast up to time {block[-1]:g}, or beyond all bounds. {REMEDY}"
             )
-        found.append(u)
+        found += levels
         if report is not None:
-            report(stop)
+            for time in block[1:]:
+                report(time)
+    _check_step(dt, stable, at[-1])
     return torch.stack(found, dim=1)
+
+
+def _check_step(dt: float | None, stable: float, time: float) -> None:
+    if dt is not None and dt > stable:
+        raise ValueError(
+            f"solve: `dt` = {dt:.4g} would be unstable at time {time:g}; the largest stable step is {stable:.4g}. "
+            "Use a smaller one, or a coarser grid."
+        )

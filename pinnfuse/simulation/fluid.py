@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from pinnfuse.grid import Grid, Neumann, Periodic
+from pinnfuse.grid.grid import check_grid
+from pinnfuse.parameters import number
 from pinnfuse.simulation.poisson import poisson_solve
 from pinnfuse.simulation.staggered import Velocity, acceleration, axes, divergence
 
@@ -57,14 +59,26 @@ class FluidSimulator:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ):
-        self.x, self.y = axes(grid)
-        if len(shape) != 2 or min(shape) < 4:
-            raise ValueError(f"FluidSimulator: `shape` must be two numbers of cells, at least 4; got {tuple(shape)}.")
-        numbers = viscosity.detach() if isinstance(viscosity, Tensor) else torch.tensor(float(viscosity))
+        self.x, self.y = axes(check_grid(grid, "FluidSimulator"))
+        cells = tuple(shape)
+        if len(cells) != 2 or min(cells) < 4 or any(n != int(n) for n in cells):
+            raise ValueError(f"FluidSimulator: `shape` must be two numbers of cells, at least 4; got {cells}.")
+        self.grid, self.shape = grid, tuple(int(n) for n in cells)
+        grid.check(torch.empty(self.shape, dtype=dtype, device="meta"), "FluidSimulator", "shape")
+        if batch is not None and (batch < 1 or batch != int(batch)):
+            raise ValueError(f"FluidSimulator: `batch` must be a whole number >= 1, or None for one flow; got {batch}.")
+        lead = () if batch is None else (int(batch),)
+        if not isinstance(viscosity, Tensor):
+            viscosity = number(viscosity, "FluidSimulator: `viscosity`")
+        elif viscosity.dim() and tuple(viscosity.shape) not in ((*lead, 1, 1), (1,) * (len(lead) + 2)):
+            raise ValueError(
+                f"FluidSimulator: `viscosity` must be a number or one for each flow, {[*lead, 1, 1]}; got "
+                f"{list(viscosity.shape)}. Use viscosity.view(-1, 1, 1) and batch={viscosity.numel()}."
+            )
+        numbers = viscosity.detach() if isinstance(viscosity, Tensor) else torch.tensor(viscosity)
         if not bool(torch.isfinite(numbers).all()) or bool((numbers < 0).any()):
             raise ValueError(f"FluidSimulator: `viscosity` must be finite and >= 0; got {viscosity}.")
-        self.grid, self.shape = grid, tuple(int(n) for n in shape)
-        self.viscosity = viscosity.to(device, dtype) if isinstance(viscosity, Tensor) else float(viscosity)
+        self.viscosity = viscosity.to(device, dtype) if isinstance(viscosity, Tensor) else viscosity
         self._largest_viscosity = float(numbers.max())
         self._pressure_grid = Grid(
             grid.axes,
@@ -72,14 +86,17 @@ class FluidSimulator:
             boundary={a: Periodic() if grid.periodic[a] else Neumann(0.0) for a in grid.axes},
             centring="cell",
         )
-        lead = () if batch is None else (int(batch),)
         like = torch.zeros((), dtype=dtype, device=device)
         self.u = like.new_zeros(*lead, self.x.faces(self.shape[0]), self.shape[1])
         self.v = like.new_zeros(*lead, self.shape[0], self.y.faces(self.shape[1]))
         self._pressure = like.new_zeros(*lead, *self.shape)
         self.time = 0.0
         self._captured: _Captured | None = None
-        self._forcing = self._on_faces(forcing) if forcing is not None else None
+        self._forcing = None
+        if forcing is not None:
+            if not isinstance(forcing, Sequence) or len(forcing) != 2 or not all(map(callable, forcing)):
+                raise ValueError(f"FluidSimulator: `forcing` must be two functions of (x, y); got {forcing!r}.")
+            self._forcing = self._on_faces((forcing[0], forcing[1]), "forcing")
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -98,18 +115,18 @@ class FluidSimulator:
     def set_velocity(self, u: Function | Tensor, v: Function | Tensor) -> None:
         """Start from functions of (x, y), or from fields at the cells' centres; made free of divergence."""
         if isinstance(u, Tensor) and isinstance(v, Tensor):
+            wanted = (*self.u.shape[:-2], *self.shape)
             for name, field in (("u", u), ("v", v)):
-                if field.shape[-2:] != self.shape:
+                if tuple(field.shape) not in (wanted, self.shape):
                     raise ValueError(
-                        f"FluidSimulator.set_velocity: `{name}` must be [..., {self.shape[0]}, {self.shape[1]}]; got "
-                        f"{list(field.shape)}."
+                        f"FluidSimulator.set_velocity: `{name}` must be {list(wanted)}; got {list(field.shape)}."
                     )
             given = (
                 self.x.to_faces(u.to(self.u))[0].expand_as(self.u),
                 self.y.to_faces(v.to(self.v))[0].expand_as(self.v),
             )
         elif callable(u) and callable(v):
-            given = self._on_faces((u, v))
+            given = self._on_faces((u, v), "set_velocity")
         else:
             raise ValueError(
                 f"FluidSimulator.set_velocity: `u`, `v` must be two tensors or two functions; got {type(u).__name__}, "
@@ -178,28 +195,40 @@ class FluidSimulator:
 
         Args:
             until: time to reach, > `self.time`; or give `steps`.
-            dt: of a step; the stable one by default, less a tenth for speeds that grow.
+            dt: of a step; the stable one by default, less a tenth for speeds that grow. Where they grow more, the
+                steps since the last look are made anew, half as long.
+
+        Raises:
+            ValueError: a `dt` that is, or becomes, unstable; the flow is then that of the last look.
+            FloatingPointError: the flow does not stay finite.
         """
         if (until is None) == (steps is None):
             raise ValueError("FluidSimulator.run: give either `until` or `steps`; got both or neither.")
-        if every < 1 or (steps is not None and steps < 0) or (until is not None and not until >= self.time):
+        whole = all(n is None or n == int(n) for n in (steps, every))
+        far = until is not None and not self.time <= until < math.inf
+        if every < 1 or (steps is not None and steps < 0) or far or not whole:
             raise ValueError(
-                f"FluidSimulator.run: needs `every` >= 1, `steps` >= 0, `until` >= {self.time:g}; got every={every}, "
-                f"steps={steps}, until={until}."
+                f"FluidSimulator.run: needs whole `every` >= 1 and `steps` >= 0, finite `until` >= {self.time:g}; got "
+                f"every={every}, steps={steps}, until={until}."
             )
+        own, least = dt is None, 0.0
         if dt is None:
             dt = 0.9 * min(self.stable_step(), 1.0)
+            least = 1e-6 * dt
         self._guard(dt)
-        if steps is None:
-            assert until is not None
-            steps = max(math.ceil((until - self.time) / dt - 1e-9), 0)
-            dt = (until - self.time) / steps if steps else dt
-        done = 0
-        while done < steps:
-            count = min(every, steps - done)
+        left, dt = self._steps(until, steps, dt)
+        while left:
+            count, before = min(int(every), left), (self.u, self.v, self._pressure, self.time)
             self._advance(dt, count)
-            done += count
-            self._guard(dt)
+            try:
+                self._guard(dt)
+            except (ValueError, FloatingPointError):
+                self.u, self.v, self._pressure, self.time = before
+                if not own or dt < least:
+                    raise
+                left, dt = self._steps(until, left, dt / 2)
+                continue
+            left -= count
             if report is not None:
                 report(self)
         return self
@@ -209,6 +238,14 @@ class FluidSimulator:
         return self.run(steps=steps, dt=dt).velocity()
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    def _steps(self, until: float | None, steps: int | None, dt: float) -> tuple[int, float]:
+        """How many steps, and of which length, at most `dt`."""
+        if until is None:
+            assert steps is not None
+            return int(steps), dt
+        left = max(math.ceil((until - self.time) / dt - 1e-9), 0)
+        return left, (until - self.time) / left if left else dt
 
     def _advance(self, dt: float, count: int) -> None:
         """`count` steps; on a card from the third on as replays of a CUDA graph of one."""
@@ -238,11 +275,19 @@ class FluidSimulator:
                 f"{largest:.4g}. Use a smaller one, or a coarser grid."
             )
 
-    def _on_faces(self, functions: tuple[Function, Function]) -> Velocity:
+    def _on_faces(self, functions: tuple[Function, Function], name: str) -> Velocity:
         found = []
         for f, (x, y), like in zip(functions, self.face_coordinates(), (self.u, self.v), strict=True):
             values = torch.as_tensor(f(x, y), dtype=torch.float64, device=like.device)
-            found.append(values.to(like.dtype).expand_as(like).contiguous())
+            try:
+                found.append(values.to(like.dtype).expand_as(like).contiguous())
+            except RuntimeError as error:
+                raise ValueError(
+                    f"FluidSimulator: functions of `{name}` must return what broadcasts to {list(like.shape)}, as "
+                    f"their arguments {list(x.shape)} and {list(y.shape)} do; got {list(values.shape)}."
+                ) from error
+            if not bool(torch.isfinite(found[-1]).all()):
+                raise ValueError(f"FluidSimulator: functions of `{name}` must be finite; got NaN or Inf.")
         return found[0], found[1]
 
     def _euler(self, velocity: Velocity, dt: float) -> Velocity:

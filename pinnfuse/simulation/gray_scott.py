@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pinnfuse.grid import Grid
+from pinnfuse.parameters import number
 from pinnfuse.pde import PDE
 from pinnfuse.simulation.evolution import solve
 
@@ -102,6 +103,8 @@ def gray_scott(
         parameters: "du", "dv".
     """
     for name, value in (("feed", feed), ("kill", kill)):
+        if not isinstance(value, Tensor):
+            value = number(value, f"gray_scott: `{name}`")
         if not bool((torch.as_tensor(value) >= 0).all()):
             raise ValueError(f"gray_scott: `{name}` must be >= 0; got {value}.")
     given = {"feed": feed, "kill": kill, **(parameters or {})}

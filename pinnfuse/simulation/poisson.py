@@ -15,13 +15,15 @@ Adjoint: with g the gradient of p, that of rhs is (sum_a D_a^T)^+ g: another sol
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pinnfuse.grid import Grid, axis_stencil
+from pinnfuse.grid import Grid, OneSided, axis_stencil
+from pinnfuse.grid.grid import check_grid
 from pinnfuse.grid.stencils import check_points
 from pinnfuse.simulation.transforms import Transform, axis_transform
 
@@ -107,10 +109,19 @@ def _constant(grid: Grid, shape: tuple[int, ...], dtype: torch.dtype, device: to
 
 
 class _Inverse(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, rhs: Tensor, grid: Grid, transposed: bool) -> Tensor:
-        ctx.grid, ctx.transposed = grid, transposed
+    def forward(rhs: Tensor, grid: Grid, transposed: bool) -> Tensor:
         return solver(grid, tuple(rhs.shape[-grid.dimension :]), transposed)(rhs)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        _, ctx.grid, ctx.transposed = inputs
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        return _Inverse.apply(tangent, ctx.grid, ctx.transposed)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
@@ -130,22 +141,33 @@ def poisson_solve(
     Args:
         rhs: `[..., *space]`, units of p per length squared. Half precision is solved in float32.
         compatible: only where no wall fixes the level: "check" raises if the weighted mean of rhs (less the walls'
-            part) is not zero to rounding; "project" removes it, without a look at the numbers.
+            part) is not zero to rounding; "project" removes it, without a look at the numbers (as torch.func needs).
         coefficient: k > 0 of div(k grad p) = rhs, `[..., *space]`; solved by iterations, differentiable once.
-        tolerance: of the iterations, relative to the right-hand side; 1e-11 in float64, 3e-6 in float32 by default.
+        tolerance: of the iterations, relative to the right-hand side; 1e-11 in float64, 3e-6 in float32 by default. It
+            is that of the residual which the iterations carry along: A p itself is rounded to eps |A| |p|.
 
     Returns:
         `[..., *space]`; with mean zero where no wall fixes the level. Differentiable, any number of times.
 
     Raises:
-        ValueError: a shape or dtype the grid cannot hold; a right-hand side that no field has.
+        ValueError: a shape or dtype the grid cannot hold; a one-sided end, which leaves the field open; a right-hand
+            side that no field has; numbers that are not finite, where they decide.
+        RuntimeError: iterations that do not reach `tolerance`.
     """
-    space = grid.check(rhs, "poisson_solve", "rhs")
+    space = check_grid(grid, "poisson_solve").check(rhs, "poisson_solve", "rhs")
+    for axis, sides in grid.sides.items():
+        if any(isinstance(side, OneSided) for side in sides):
+            raise ValueError(
+                f"poisson_solve: the boundary along {axis!r} must be periodic, Dirichlet or Neumann at both ends; got "
+                f"{sides}. An end where nothing is known leaves the field open."
+            )
     if compatible not in ("check", "project"):
         raise ValueError(f"poisson_solve: `compatible` must be 'check' or 'project'; got {compatible!r}.")
     dtype = rhs.dtype
     x = rhs.float() if dtype in (torch.float16, torch.bfloat16) else rhs
     solve = solver(grid, space)
+    if not x.numel():
+        return x.to(dtype)
     if coefficient is not None:
         return _with_coefficient(x, coefficient, grid, space, compatible, tolerance).to(dtype)
     constant = _constant(grid, space, x.dtype, x.device)
@@ -165,10 +187,16 @@ def _with_coefficient(
         raise ValueError(
             f"poisson_solve: `coefficient` must be [..., *space] with space {list(space)}; got {list(k.shape)}."
         )
-    if not bool((k.detach() > 0).all()):
+    least, most = k.detach().aminmax()
+    if not (least > 0 and most < math.inf):
         raise ValueError(
-            f"poisson_solve: `coefficient` must be > 0 everywhere; its least value is {float(k.detach().min()):g}."
+            f"poisson_solve: `coefficient` must be > 0 and finite everywhere; its least value is {float(least):g}, its "
+            f"largest {float(most):g}."
         )
+    if not bool(torch.isfinite(x.detach()).all()):
+        raise ValueError("poisson_solve: `rhs` must be finite; got NaN or Inf. Iterations would not end.")
+    if tolerance is not None and not tolerance >= 0:
+        raise ValueError(f"poisson_solve: `tolerance` must be >= 0; got {tolerance}.")
     x, k = torch.broadcast_tensors(x, k.to(x.dtype))
     if solver(grid, space).singular:
         flux = any(side.number for sides in grid.sides.values() for side in sides)
@@ -191,7 +219,7 @@ def _check(x: Tensor, grid: Grid, space: tuple[int, ...]) -> None:
         weighted = weighted * weights.to(x).reshape([-1] + [1] * (-dim - 1))
     mean = weighted.mean(dims)
     allowed = 100 * torch.finfo(x.dtype).eps * x.abs().amax(dims) + torch.finfo(x.dtype).tiny
-    if bool((mean.abs() > allowed).any()):
+    if not bool((mean.abs() <= allowed).all()):  # NaN is refused, too
         worst = float(mean.abs().max())
         raise ValueError(
             f"poisson_solve: with {grid.sides} no field has this Laplacian: the weighted mean of `rhs` less the walls' "

@@ -107,7 +107,34 @@ def test_equations_that_are_not_an_evolution(equations, fields, message):
         solve(pde, torch.zeros(1, len(pde.fields), 16), line(16), [0.0, 1.0])
 
 
+def test_a_step_that_the_fields_outgrow():
+    """The stable step is that of the fields at a look; where they grow before the next one, the way is taken again."""
+    grid = line(16)
+    u0 = grid.coordinates((16,), dtype=torch.float64)["x"].sin()[None, None]
+    faster = PDE("u", "t x", equations={"e": "u_t + 200*t**2*u_x - 0.01*u_xx"})  # at the start nothing moves
+    far = solve(faster, u0, grid, [0.0, 0.5])[:, -1]
+    fine = solve(faster, u0, grid, [0.0, 0.25, 0.5], dt=1e-3)[:, -1]
+    torch.testing.assert_close(far, fine, rtol=0.0, atol=2e-2)
+    with pytest.raises(ValueError, match="unstable at time 0.5; the largest stable step"):
+        solve(faster, u0, grid, [0.0, 0.5], dt=0.03)
+
+
+@pytest.mark.parametrize("times", [[0.0, 2.0], [0.0, 0.5, 0.9, 1.2]])
+def test_a_solution_that_ends_is_no_result(times):
+    pde = PDE("u", "t x", equations={"e": "u_t - u**2"})  # 1 / (1 - t)
+    with pytest.raises(FloatingPointError, match="time .* ask for more output times"):
+        solve(pde, torch.ones(1, 1, 16), line(16), times)
+
+
+def test_starts_that_are_no_numbers():
+    with pytest.raises(ValueError, match="`u0` must be finite"):
+        solve(BURGERS, torch.full((1, 1, 16), math.nan), line(16), [0.0, 1.0])
+
+
 def test_bad_times():
+    for times in (0.1, "ab", [], [0.0, math.inf], [0.0, math.nan]):
+        with pytest.raises(ValueError, match="finite and rising"):
+            solve(BURGERS, torch.zeros(1, 1, 16), line(16), times)
     with pytest.raises(ValueError, match="rising"):
         solve(BURGERS, torch.zeros(1, 1, 16), line(16), [0.0, 1.0, 0.5])
     with pytest.raises(ValueError, match="`dt` must be > 0"):
@@ -124,7 +151,7 @@ def test_the_stable_step_may_be_found_less_often(monkeypatch):
     monkeypatch.setattr(Evolution, "stable_step", lambda self, u, t=0.0: looks.append(t) or found(self, u, t))
     often = solve(pde, u0, grid, times)
     rarely = solve(pde, u0, grid, times, check_every=3)
-    assert looks == [0.0, 0.1, 0.2, 0.3, 0.0, 0.3]
+    assert looks == [*times, 0.0, 0.3, 0.4]
     assert torch.allclose(often, rarely, rtol=1e-6)
     with pytest.raises(ValueError, match="`check_every` must be at least 1; got 0"):
         solve(pde, u0, grid, times, check_every=0)

@@ -143,6 +143,16 @@ def test_an_unstable_step_is_refused_and_nothing_is_lost():
         ({"shape": (2, 8)}, "at least 4"),
         ({"grid": Grid("x y", 0.1, boundary="periodic")}, "centring='cell'"),
         ({"grid": Grid("x y", 0.1, boundary="neumann", centring="cell")}, "Dirichlet"),
+        ({"grid": Grid("x y", 0.1, boundary="periodic", centring="cell", length=1.0)}, "8 points along 'x'"),
+        ({"grid": 0.1}, "must be a pinnfuse.Grid"),
+        ({"shape": (8.5, 8)}, "two numbers of cells"),
+        ({"dtype": torch.int32}, "floating point"),
+        ({"batch": 0}, "`batch` must be a whole number >= 1"),
+        ({"viscosity": "thick"}, "`viscosity` must be a finite number"),
+        ({"viscosity": torch.ones(3), "batch": 3}, r"one for each flow, \[3, 1, 1\].*Use viscosity.view"),
+        ({"viscosity": torch.ones(8)}, "batch=8"),
+        ({"forcing": lambda x, y: x}, "two functions"),
+        ({"forcing": (lambda x, y: math.nan, lambda x, y: 0.0)}, "functions of `forcing` must be finite"),
     ],
 )
 def test_bad_input(options, message):
@@ -151,10 +161,36 @@ def test_bad_input(options, message):
         FluidSimulator(**({"grid": grid, "shape": (8, 8), "viscosity": 0.1} | options))
 
 
+def test_a_flow_that_outgrows_its_step():
+    """At rest every step is stable; the forcing that follows is not known to it. Without a `dt` the step shrinks, with
+    one the flow is that of the last look."""
+
+    def make(dtype=torch.float64):
+        grid = Grid("x y", 1 / 16, boundary="periodic", centring="cell")
+        forcing = (lambda x, y: 20 * (2 * math.pi * y).sin() + 0 * x, lambda x, y: (2 * math.pi * x).sin() + 0 * y)
+        return FluidSimulator(grid, (16, 16), 0.001, forcing=forcing, dtype=dtype)
+
+    looks = []
+    flow = make().run(1.0, every=20, report=looks.append)
+    fine = make().run(1.0, dt=5e-4)
+    assert flow.time == pytest.approx(1.0) and len(looks) > 1
+    torch.testing.assert_close(flow.velocity()[0], fine.velocity()[0], rtol=1e-3, atol=1e-2)
+    given = make()
+    with pytest.raises(ValueError, match="would be unstable at time 2"):
+        given.run(dt=0.5, steps=4)
+    assert given.time == 0.0 and not given.u.any()
+    with pytest.raises(ValueError, match="finite `until`"):
+        given.run(math.inf)
+
+
 def test_bad_fields_and_runs():
     flow = torus()
-    with pytest.raises(ValueError, match="must be \\[..., 24, 32\\]"):
+    with pytest.raises(ValueError, match="must be \\[24, 32\\]"):
         flow.set_velocity(torch.zeros(3, 3), torch.zeros(24, 32))
+    with pytest.raises(ValueError, match="must be \\[24, 32\\]"):
+        flow.set_velocity(torch.zeros(2, 24, 32), torch.zeros(24, 32))
+    with pytest.raises(ValueError, match="functions of `set_velocity` must return what broadcasts"):
+        flow.set_velocity(lambda x, y: torch.zeros(3, 3), lambda x, y: 0.0)
     with pytest.raises(ValueError, match="finite"):
         flow.set_velocity(torch.full((24, 32), math.nan), torch.zeros(24, 32))
     with pytest.raises(ValueError, match="either `until` or `steps`"):

@@ -64,6 +64,28 @@ def test_bad_input():
         ({"diffusivity": math.nan}, "`diffusivity`"),
         ({"diffusivity": 1.0, "steps": -1}, "`steps`"),
         ({"diffusivity": 1.0, "dt": 0.0}, "`dt`"),
+        ({"diffusivity": "a"}, "`diffusivity` must be a finite number"),
+        ({"diffusivity": torch.tensor(1.0, requires_grad=True)}, "without gradient"),
+        ({"diffusivity": 1.0, "steps": 2.5}, "whole number"),
+        ({"u0": torch.zeros(2), "diffusivity": 1.0}, "at least 3 points along 'x'"),
+        ({"grid": 0.1, "diffusivity": 1.0}, "must be a pinnfuse.Grid"),
     ):
         with pytest.raises(ValueError, match=message):
-            heat(torch.zeros(16), grid, **options)
+            heat(**{"u0": torch.zeros(16), "grid": grid} | options)
+
+
+@pytest.mark.parametrize("boundary", ["one-sided", ("one-sided", "dirichlet"), ("neumann", "one-sided")])
+def test_ends_where_nothing_is_known(boundary):
+    """Straight lines stay, waves do not grow, at the step that is taken for stable; twice of it is refused."""
+    grid = Grid("x", 0.1, boundary={"x": boundary})
+    largest = largest_stable_step(grid, (16,))
+    assert 0 < largest < 0.1**2
+    wave = 1e-3 * (-1.0) ** torch.arange(16, dtype=torch.float64)
+    assert float(heat(wave, grid, diffusivity=1.0, dt=0.99 * largest, steps=200).abs().max()) < 0.1
+    if boundary == "one-sided":
+        line = grid.coordinates((16,), dtype=torch.float64)["x"]
+        torch.testing.assert_close(heat(line, grid, diffusivity=1.0, steps=20), line, rtol=1e-6, atol=1e-6)
+    with pytest.raises(ValueError, match="largest stable step is 0.00"):
+        heat(wave, grid, diffusivity=1.0, dt=2 * largest)
+    with pytest.raises(ValueError, match="grow as a power of time"):
+        heat(wave, Grid("x", 0.1, boundary={"x": boundary}, order=4), diffusivity=1.0)

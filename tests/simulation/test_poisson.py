@@ -1,6 +1,7 @@
 """The Poisson solver inverts the difference matrices exactly; its adjoint is another solve."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -113,6 +114,38 @@ def test_bad_input():
         poisson_solve(torch.zeros(8, 8, dtype=torch.int), grid)
     with pytest.raises(ValueError, match="points along 'x'"):
         poisson_solve(torch.zeros(1, 8), grid)
+    with pytest.raises(ValueError, match="must be a pinnfuse.Grid"):
+        poisson_solve(torch.zeros(8, 8), 0.1)
+    with pytest.raises(ValueError, match="rhs.* less the walls' fluxes must be 0 to rounding; got nan"):
+        poisson_solve(torch.full((8, 8), math.nan), Grid("x y", 0.1, boundary="periodic"))
+
+
+@pytest.mark.parametrize("other", ["one-sided", "dirichlet", "neumann"])
+def test_an_end_where_nothing_is_known_leaves_the_field_open(other):
+    grid = Grid("x y", 0.1, boundary={"x": "neumann", "y": ("one-sided", other)})
+    for more in ({}, {"coefficient": torch.ones(8, 8)}):
+        with pytest.raises(ValueError, match="along 'y' must be periodic, Dirichlet or Neumann at both ends"):
+            poisson_solve(torch.zeros(8, 8), grid, **more)
+
+
+def test_no_samples():
+    for grid in (Grid("x y", 0.1, boundary="periodic"), Grid("x y", 0.1, boundary="neumann", centring="cell")):
+        assert poisson_solve(torch.zeros(0, 8, 8), grid).shape == (0, 8, 8)
+
+
+def test_transforms_of_functions():
+    """torch.func and forward mode: a solve of the tangent, and of a batch at once."""
+    grid = Grid("x y", 0.1, boundary={"x": "periodic", "y": (Dirichlet(1.0), "neumann")})
+    u, t = torch.randn(2, 8, 9, dtype=torch.float64)
+    value, tangent = torch.func.jvp(lambda u: poisson_solve(u, grid), (u,), (t,))
+    torch.testing.assert_close(value, poisson_solve(u, grid))
+    torch.testing.assert_close(tangent, poisson_solve(u + t, grid) - poisson_solve(u, grid))
+    torch.testing.assert_close(
+        torch.func.vmap(lambda u: poisson_solve(u, grid))(torch.stack((u, t))), poisson_solve(torch.stack((u, t)), grid)
+    )
+    hessian = torch.func.hessian(lambda u: poisson_solve(u, grid).square().sum())(u)
+    symmetric = hessian.reshape(72, 72)
+    torch.testing.assert_close(symmetric, symmetric.T)
 
 
 @pytest.mark.parametrize("dim", [-1, -2, -3])

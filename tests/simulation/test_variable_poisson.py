@@ -1,5 +1,7 @@
 """Poisson's equation with a coefficient: residual, convergence, both gradients, batches."""
 
+import math
+
 import pytest
 import torch
 
@@ -87,8 +89,14 @@ def test_float32_reaches_its_tolerance():
 def test_bad_input():
     grid = Grid("x y", 0.1, boundary="dirichlet", centring="cell")
     rhs = torch.ones(8, 9, dtype=torch.float64)
-    with pytest.raises(ValueError, match="must be > 0 everywhere; its least value is -1"):
-        poisson_solve(rhs, grid, coefficient=-torch.ones_like(rhs))
+    for bad in (-1.0, 0.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"must be > 0 and finite everywhere; its least value is {bad:g}"):
+            poisson_solve(rhs, grid, coefficient=torch.full_like(rhs, bad))
+    with pytest.raises(ValueError, match="`rhs` must be finite"):
+        poisson_solve(rhs * math.nan, grid, coefficient=torch.ones_like(rhs))
+    for tolerance in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="`tolerance` must be >= 0"):
+            poisson_solve(rhs, grid, coefficient=torch.ones_like(rhs), tolerance=tolerance)
     with pytest.raises(ValueError, match="`coefficient` must be"):
         poisson_solve(rhs, grid, coefficient=torch.ones(8, 8).double())
     with pytest.raises(ValueError, match="weighted mean"):
