@@ -27,6 +27,7 @@ from pinnfuse.jets.space import ChannelSpace
 from pinnfuse.jets.trial import forward_mode_obstacle
 
 BACKENDS = ("auto", "autograd", "torch", "triton")
+NO_CLOSED_FORM = "no closed form: "
 log = logging.getLogger("pinnfuse")
 
 
@@ -73,13 +74,13 @@ def choose(backend: str, net: nn.Module, points: Tensor, space: ChannelSpace, pl
     collapsed = (alpha for operator in space.operators for alpha, _ in operator.terms)
     obstacle = forward_mode_obstacle(net, points, tuple(dict.fromkeys((*space.indices, *collapsed))))
     if not obstacle:
-        return _said(Choice("torch", "forward mode", f"no closed form: {unknown}", None), backend)
+        return _said(Choice("torch", "forward mode", NO_CLOSED_FORM + unknown, None), backend)
     if backend == "torch":
         raise BackendUnavailable(
             f"backend 'torch' was asked for but cannot run: no closed form ({unknown}), and {obstacle}. "
             "Available here: 'autograd', or 'auto'."
         )
-    return _said(Choice("autograd", "nested autograd", f"no closed form: {unknown}; {obstacle}", None), backend)
+    return _said(Choice("autograd", "nested autograd", f"{NO_CLOSED_FORM}{unknown}; {obstacle}", None), backend)
 
 
 def recognised(net: nn.Module, points: Tensor, caller: str) -> Recognised:
@@ -128,9 +129,8 @@ def _said(choice: Choice, asked: str) -> Choice:
         _announced.add(key)
         if choice.path in ("forward mode", "nested autograd"):
             warnings.warn(
-                f"pinnfuse runs this network by nested {choice.path.removeprefix('nested ')}, which is slower than "
-                f"closed form: {choice.reason}. "
-                "loss_fn.explain(net, points) shows what is recognised.",
+                f"pinnfuse runs this network by nested {choice.path.removeprefix('nested ')}, slower than closed form: "
+                f"{choice.reason.removeprefix(NO_CLOSED_FORM)}. loss_fn.explain(net, points) lists the known layers.",
                 stacklevel=5,
             )
         elif asked == "auto":

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pinnfuse import backends, checks
 from pinnfuse import precision as precisions
-from pinnfuse.jets import ClosedFormEngine, JetEngine, JetPlan, LossTask, Output
+from pinnfuse.jets import HAVE_CLOSED_FORM, ClosedFormEngine, JetEngine, JetPlan, LossTask, Output
 from pinnfuse.jets.autograd import FusedJets, FusedLoss
 from pinnfuse.jets.engine import bytes_per_point, chain_rule
 from pinnfuse.jets.nested import nested_outputs
@@ -59,12 +59,14 @@ class Explanation:
         memory = (
             "grows with points x layers x order"
             if self.memory_bytes is None
-            else f"about {self.memory_bytes / 2**20:.1f} MB"
+            else f"about {max(self.memory_bytes / 2**20, 0.1):.1f} MB"
         )
+        closed = [f"known      {HAVE_CLOSED_FORM}"] if self.reason.startswith(backends.NO_CLOSED_FORM) else []
         return "\n".join(
             (
                 f"backend    {self.backend} ({self.path})",
                 f"why        {self.reason}",
+                *closed,
                 f"channels   {len(self.channels)}: {', '.join(self.channels)}",
                 f"precision  {self.precision}",
                 f"memory     {memory} for {self.points:,} points",

@@ -145,6 +145,29 @@ def test_an_explicit_backend_does_not_fall_back():
         loss(backend="triton")
 
 
+def test_what_has_no_closed_form_says_what_has_one():
+    net = nn.Sequential(nn.Linear(2, 5), nn.Mish(), nn.Linear(5, 2))
+    loss_fn = FusedResidualLoss(PDE_UV)
+    with pytest.warns(UserWarning, match=r"slower than closed form: module 1 \(Mish\) has no .* the known layers"):
+        loss_fn(net, POINTS)
+    told = str(loss_fn.explain(net, POINTS))
+    assert "no closed form: module 1 (Mish)" in told and "known      Linear, GELU, SiLU" in told
+    assert "known  " not in str(loss_fn.explain(stack(2, 2), POINTS))
+
+
+@pytest.mark.filterwarnings("ignore:pinnfuse runs this network")
+def test_batch_norm_in_training_is_told_to_evaluate():
+    net = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 2))
+    with pytest.raises(BackendUnavailable, match=r"net.eval\(\) may help"):
+        loss(net=net)
+    loss(net=net.eval())
+
+
+def test_a_layer_of_another_width_is_named():
+    with pytest.raises(BackendUnavailable, match="module 0 expects 3 columns and gets 2"):
+        loss(net=nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)), backend="triton")
+
+
 def test_a_distributed_wrapper_is_refused():
     with pytest.raises(ValueError, match="wrapped module's forward"):
         loss(net=nn.DataParallel(stack(2, 2)))

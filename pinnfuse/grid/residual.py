@@ -266,8 +266,10 @@ def _fused() -> Any:
 def _time(step: float | None, name: str | None) -> tuple[TimeScheme | None, float | None]:
     if name is None and step is None:
         return None, None
-    if name is None or name not in SCHEMES:
-        raise ValueError(f"{CALLER}: unknown `time_scheme`; got {name!r}. {nearest(str(name), SCHEMES)}")
+    if name is None:
+        raise ValueError(f"{CALLER}: `time_step` needs a `time_scheme`, one of {', '.join(map(repr, SCHEMES))}.")
+    if name not in SCHEMES:
+        raise ValueError(f"{CALLER}: unknown `time_scheme`; got {name!r}. {nearest(name, SCHEMES)}")
     value = number(math.nan if step is None else step, f"{CALLER}: `time_step`")
     if value <= 0:
         raise ValueError(f"{CALLER}: `time_step` must be > 0; got {value:g}. Time levels must be in rising order.")

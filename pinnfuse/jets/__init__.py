@@ -6,8 +6,10 @@ from pinnfuse.jets.plan import JetPlan, Output, derivative_plan, plan
 from pinnfuse.jets.program import Program
 from pinnfuse.jets.space import ChannelSpace, Operator, Term
 from pinnfuse.jets.trace import NotRecognised, Recognised, recognise
+from pinnfuse.jets.translate import HAVE_CLOSED_FORM
 
 __all__ = [
+    "HAVE_CLOSED_FORM",
     "ChannelSpace",
     "ClosedFormEngine",
     "ForwardModeEngine",

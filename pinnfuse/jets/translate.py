@@ -63,6 +63,11 @@ _ALIASES = {
     "hstack": "cat",
     "swish": "silu",
 }
+HAVE_CLOSED_FORM = (
+    f"Linear, {', '.join(sorted(module.__name__ for module in MODULE_UNARY))}; Identity, Dropout in eval(); of torch "
+    f"{', '.join(sorted(_FUNCTION_UNARY))}; +, -, *, /, **, @ with constants; cat, stack, split, indexing of columns"
+)
+"""What a network may be made of, for whoever reads why one was not recognised."""
 
 
 class Translator:
@@ -439,7 +444,8 @@ class Translator:
 
     def _need_width(self, x: int, width: int, node: fx.Node) -> None:
         if self.widths[x] != width:
-            raise NotRecognised(f"{node.name} expects {width} columns and gets {self.widths[x]}")
+            what = f"module {node.target}" if node.op == "call_module" else node.name
+            raise NotRecognised(f"{what} expects {width} columns and gets {self.widths[x]}")
 
     def _joint_width(self, x: int, y: int, node: fx.Node) -> int:
         a, b = self.widths[x], self.widths[y]

@@ -68,7 +68,10 @@ def _compare_on(net: nn.Module, few: Tensor, indices: tuple[MultiIndex, ...]) ->
             with torch.enable_grad():
                 got, gradient = _with_gradient(forward_mode_outputs(net, few, requests, _any), net)
         except Exception as error:
-            return f"torch's forward mode cannot run it ({type(error).__name__}: {str(error).splitlines()[0][:200]})"
+            changing = any(m.training and next(m.buffers(recurse=False), None) is not None for m in net.modules())
+            hint = "; net.eval() may help, if batch norm is the reason" if changing else ""
+            what = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+            return f"torch's forward mode cannot run it ({what}){hint}"
         finally:
             _put_back(buffers)
     wrong = _differ(got, truth)

@@ -108,8 +108,9 @@ def _check(fields: Sequence[str], coordinates: Sequence[str], parameters: Sequen
             if keyword.iskeyword(name):
                 raise ValueError(f"PDE: {kind} {name!r} is a word of Python. Call it {name[:3]!r} or {name + '_'!r}.")
             if name in FUNCTIONS or name in CONSTANTS or name in OPERATORS:
+                meaning = "the derivative D(expression, coordinate)" if name == "D" else f"the known {name}"
                 raise ValueError(
-                    f"PDE: {kind} {name!r} has the name of a function or constant of the language. Rename it."
+                    f"PDE: {kind} {name!r} has the name of {meaning} in equations. Call it {name + '_'!r}, say."
                 )
             if name in taken:
                 both = f"twice as a {kind}" if taken[name] == kind else f"both as a {taken[name]} and as a {kind}"

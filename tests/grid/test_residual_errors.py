@@ -24,6 +24,7 @@ def make(**changes):
         ({"grid": Grid("x z", 0.1, boundary="periodic")}, "must be the PDE's coordinates"),
         ({"time_scheme": "bdf3"}, "Did you mean 'bdf2'"),
         ({"time_scheme": None, "time_step": None}, "time coordinate 't'"),
+        ({"time_scheme": None}, "`time_step` needs a `time_scheme`, one of 'forward_euler', "),
         ({"time_step": None}, "`time_step` must be a finite number"),
         ({"time_step": -0.1}, "`time_step` must be > 0"),
         ({"time_step": torch.tensor(0.1, requires_grad=True)}, "without gradient"),
