@@ -10,7 +10,7 @@ from matplotlib.animation import FuncAnimation, PillowWriter
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from pinnfuse.figures.fields import Plane, dress
-from pinnfuse.figures.style import ACCENT, ERROR, INK, colour_bar, limits, new_figure, symbol
+from pinnfuse.figures.style import ACCENT, ERROR, INK, colour_bar, error_limits, limits, new_figure, symbol
 
 
 def pick(count: int, frames: int) -> np.ndarray:
@@ -24,19 +24,19 @@ def animate_planes(path: Path, times: np.ndarray, planes: Sequence[Plane], time:
     first = planes[0]
     figure, axes = new_figure(1, 3, (9.6, 3.2 * 0.82 * first.ratio + 0.75))
     colours, norm = limits(np.stack([p.reference for p in planes]))
-    top = max(float(np.nanmax(p.error)) for p in planes)
+    top, beyond = error_limits(np.stack([p.error for p in planes]))
     name = symbol(first.field)
     images = []
     for ax, values, title in zip(
         axes[0],
         (first.prediction, first.reference, first.error),
-        (f"${name}$ predicted", f"${name}$ reference", f"absolute error of ${name}$"),
+        (f"${name}$ predicted", f"${name}$ reference", f"absolute error of ${name}${beyond}"),
         strict=True,
     ):
         options = {"cmap": ERROR, "vmin": 0, "vmax": top} if ax is axes[0, 2] else {"cmap": colours, "norm": norm}
         images.append(ax.pcolormesh(first.x, first.y, values, shading="nearest", **options))
         dress(ax, first, title)
-        colour_bar(figure, ax, images[-1])
+        colour_bar(figure, ax, images[-1], clipped=ax is axes[0, 2] and bool(beyond))
     for ax in axes[0, 1:]:
         ax.set_ylabel("")
     caption = figure.suptitle(" ")

@@ -29,10 +29,16 @@ def loss_curves(series: Series, equations: Sequence[str], phases: Sequence[tuple
         if not key.startswith("loss/") or name == "total":
             continue
         ax.semilogy(steps, values, label=_words(name), linewidth=1.1, linestyle="-" if name in equations else "--")
-    if "loss/total" in series:
+    if "loss/total" in series and not _alone(series):
         ax.semilogy(*series["loss/total"], color=INK, linewidth=1.8, label="total")
     _finish(ax, "loss", phases)
     return figure
+
+
+def _alone(series: Series) -> bool:
+    """The total is its only term, and would hide it."""
+    terms = [values for key, values in series.items() if key.startswith("loss/") and key != "loss/total"]
+    return len(terms) == 1 and all(np.array_equal(a, b) for a, b in zip(terms[0], series["loss/total"], strict=True))
 
 
 def error_curves(series: Series, phases: Sequence[tuple[int, str]] = ()) -> Figure:

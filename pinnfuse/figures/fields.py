@@ -9,7 +9,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pinnfuse.figures.style import ACCENT, CYCLE, ERROR, INK, MUTED, colour_bar, limits, new_figure, symbol
+from pinnfuse.figures.style import (
+    ACCENT,
+    CYCLE,
+    ERROR,
+    INK,
+    MUTED,
+    colour_bar,
+    error_limits,
+    limits,
+    new_figure,
+    symbol,
+)
 
 
 @dataclass(frozen=True)
@@ -55,13 +66,14 @@ def triptych(planes: list[Plane]) -> Figure:
     for plane, row in zip(planes, axes, strict=True):
         colours, norm = limits(plane.reference)
         name, at = symbol(plane.field), f", {plane.at}" if plane.at else ""
-        titles = (f"${name}$ predicted{at}", f"${name}$ reference{at}", f"absolute error of ${name}$")
+        top, beyond = error_limits(plane.error)
+        titles = (f"${name}$ predicted{at}", f"${name}$ reference{at}", f"absolute error of ${name}${beyond}")
         for ax, values, title in zip(row, (plane.prediction, plane.reference, plane.error), titles, strict=True):
-            options = {"cmap": ERROR, "vmin": 0} if ax is row[2] else {"cmap": colours, "norm": norm}
+            options = {"cmap": ERROR, "vmin": 0, "vmax": top} if ax is row[2] else {"cmap": colours, "norm": norm}
             image = ax.pcolormesh(plane.x, plane.y, values, shading=shading(values), **options)
             image.set_rasterized(True)
             dress(ax, plane, title)
-            colour_bar(figure, ax, image)
+            colour_bar(figure, ax, image, clipped=ax is row[2] and bool(beyond))
         for ax in row[1:]:
             ax.set_ylabel("")
     return figure

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pinnfuse.figures.fields import Plane, dress, shading
-from pinnfuse.figures.style import ACCENT, ERROR, INK, POSITIVE, colour_bar, new_figure, symbol
+from pinnfuse.figures.style import ACCENT, ERROR, INK, POSITIVE, colour_bar, error_limits, new_figure, symbol
 
 
 def streamlines(u: Plane, v: Plane) -> Figure:
@@ -22,9 +22,11 @@ def streamlines(u: Plane, v: Plane) -> Figure:
         ax.streamplot(x, y, a, b, color="white", linewidth=0.6, density=0.9, arrowsize=0.6)
         dress(ax, u, f"speed {title}{', ' + u.at if u.at else ''}")
         colour_bar(figure, ax, image)
-    image = axes[0, 2].pcolormesh(u.x, u.y, error, cmap=ERROR, vmin=0, shading=shading(error), rasterized=True)
-    dress(axes[0, 2], u, "error of the velocity")
-    colour_bar(figure, axes[0, 2], image)
+    most, beyond = error_limits(error)
+    options = {"cmap": ERROR, "vmin": 0, "vmax": most, "shading": shading(error), "rasterized": True}
+    image = axes[0, 2].pcolormesh(u.x, u.y, error, **options)
+    dress(axes[0, 2], u, f"error of the velocity{beyond}")
+    colour_bar(figure, axes[0, 2], image, clipped=bool(beyond))
     for ax in axes[0, 1:]:
         ax.set_ylabel("")
     return figure

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pinnfuse.figures.fields import Plane, dress, shading
-from pinnfuse.figures.style import CYCLE, ERROR, INK, MUTED, colour_bar, limits, new_figure, symbol
+from pinnfuse.figures.style import CYCLE, ERROR, INK, MUTED, colour_bar, error_limits, limits, new_figure, symbol
 
 
 def map_figure(given: Sequence[Plane], found: Sequence[Plane]) -> Figure:
@@ -19,11 +19,12 @@ def map_figure(given: Sequence[Plane], found: Sequence[Plane]) -> Figure:
         name = symbol(plane.field)
         colours, norm = limits(plane.reference)
         source_colours, source_norm = limits(source.prediction)
+        top, beyond = error_limits(plane.error)
         panels: tuple[tuple[np.ndarray, str, dict[str, Any]], ...] = (
             (source.prediction, f"${symbol(source.field)}$", {"cmap": source_colours, "norm": source_norm}),
             (plane.prediction, f"${name}$ predicted", {"cmap": colours, "norm": norm}),
             (plane.reference, f"${name}$ reference", {"cmap": colours, "norm": norm}),
-            (plane.error, f"absolute error of ${name}$", {"cmap": ERROR, "vmin": 0}),
+            (plane.error, f"absolute error of ${name}${beyond}", {"cmap": ERROR, "vmin": 0, "vmax": top}),
         )
         for ax, (values, title, options) in zip(row, panels, strict=True):
             image = ax.pcolormesh(
@@ -31,7 +32,7 @@ def map_figure(given: Sequence[Plane], found: Sequence[Plane]) -> Figure:
             )
             image.set_rasterized(True)
             dress(ax, plane, title)
-            colour_bar(figure, ax, image)
+            colour_bar(figure, ax, image, clipped=ax is row[3] and bool(beyond))
         for ax in row[1:]:
             ax.set_ylabel("")
     return figure

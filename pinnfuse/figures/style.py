@@ -74,9 +74,26 @@ def limits(values: np.ndarray) -> tuple[str, Normalize]:
     return POSITIVE, Normalize(low, high)
 
 
-def colour_bar(figure: Figure, ax: Axes, mappable: ScalarMappable) -> None:
-    """A slim bar as high as its panel, with a power of ten above it rather than wide tick labels."""
-    bar = figure.colorbar(mappable, cax=ax.inset_axes((1.04, 0, 0.045, 1)))
+def error_limits(error: np.ndarray) -> tuple[float, str]:
+    """Top of the colours, and what to add to the title.
+
+    A few points that err much more than the others, as in a corner or along a shock, would leave the rest black: where
+    the largest error is over twice that of 99 % of the points, these fill the colours and the title tells the largest.
+    """
+    found = error[np.isfinite(error)]
+    if found.size == 0:
+        return 1.0, ""
+    most, nearly = float(found.max()), float(np.quantile(found, 0.99))
+    return (nearly, f", up to {most:.1e}") if most > 2 * nearly > 0 else (most or 1.0, "")
+
+
+def colour_bar(figure: Figure, ax: Axes, mappable: ScalarMappable, clipped: bool = False) -> None:
+    """A slim bar as high as its panel, with a power of ten above it rather than wide tick labels.
+
+    `clipped`: an arrow says that some values lie above it.
+    """
+    place = ax.inset_axes((1.04, 0, 0.045, 1))
+    bar = figure.colorbar(mappable, cax=place, extend="max" if clipped else "neither", extendfrac=0.03)
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=7, width=0.5, length=2)
     formatter = ScalarFormatter(useMathText=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +14,18 @@ from pinnfuse.errors import BackendUnavailable
 from pinnfuse.training.cli import changed, parse
 from pinnfuse.training.listing import listing
 from pinnfuse.training.quiet import first_process, silence
+
+
+def _lines(console: Console) -> Callable[[str], None]:
+    """For a file: a line when something else is being done, none for how far it is (after the colon)."""
+    last = ""
+
+    def say(text: str) -> None:
+        nonlocal last
+        if last != (last := text.partition(":")[0]):
+            console.print(last, highlight=False, soft_wrap=True)
+
+    return say
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config = parse(arguments)
             others = changed(config)
             run = make_run(config, console)
-            run.prepare(status.update)
+            run.prepare(status.update if console.is_terminal else _lines(console))
         if others:
             text = f"going on with other settings than before: {'; '.join(others)}"
             console.print(text, soft_wrap=True, markup=False, highlight=False)
@@ -71,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     console.print(summary.line(run.folder), highlight=False, soft_wrap=True)
     if run.stop.received is None:
+        if why := run.ended():
+            console.print(f"ended early: {why}", highlight=False)
         return 0
     console.print(f"stopped by {run.stop.received.name}; {resume_with(run.folder)}", soft_wrap=True)
     return 130

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from pinnfuse.figures import Report
-from pinnfuse.figures.style import POSITIVE, SIGNED, limits, symbol
+from pinnfuse.figures.curves import loss_curves
+from pinnfuse.figures.style import POSITIVE, SIGNED, error_limits, limits, symbol
 
 STEPS = np.arange(1, 200, 10)
 SERIES = {
@@ -90,6 +91,22 @@ def test_a_field_up_to_a_constant_is_shifted(tmp_path):
 def test_a_run_of_one_step(tmp_path):
     series = {"loss/total": ([1], [1.0]), "val/rel_l2/u": ([1], [float("nan")]), "loss/momentum_x": ([1], [0.0])}
     Report(problem("x", "u", waves(1)), waves(1), tmp_path).draw(series, [(0, "adam")])
+
+
+def test_one_corner_leaves_the_other_errors_visible():
+    error = np.linspace(1e-4, 2e-4, 10_000)
+    assert error_limits(error) == (2e-4, "")
+    error[-5:] = 1e-2
+    top, beyond = error_limits(error)
+    assert top == pytest.approx(2e-4, rel=0.02) and beyond == ", up to 1.0e-02"
+    assert error_limits(np.zeros(9)) == (1.0, "") and error_limits(np.full(9, np.nan)) == (1.0, "")
+
+
+def test_a_total_does_not_hide_its_only_term():
+    alone = {"loss/total": (STEPS, 1.0 / STEPS), "loss/burgers": (STEPS, 1.0 / STEPS)}
+    assert [line.get_label() for line in loss_curves(alone, ["burgers"]).axes[0].lines] == ["burgers"]
+    weighed = alone | {"loss/burgers": (STEPS, 0.5 / STEPS)}
+    assert len(loss_curves(weighed, ["burgers"]).axes[0].lines) == 2
 
 
 def test_colours_follow_the_sign():
