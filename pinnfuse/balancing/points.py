@@ -16,6 +16,8 @@ Mech. Eng. 421 (2024) 116813 (causal).
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -59,6 +61,8 @@ class ResidualAttention(PerPointWeights):
     """
 
     def __init__(self, points: int, rate: float = 0.01, decay: float = 0.999):
+        if not (0 < rate < math.inf and 0 < decay < 1):
+            raise ValueError(f"ResidualAttention: expected `rate` > 0 and `decay` in (0, 1); got {rate!r}, {decay!r}.")
         super().__init__(points, rate / (1 - decay) / 10)
         self.rate, self.decay = rate, decay
 
@@ -85,6 +89,8 @@ class SelfAdaptive(PerPointWeights):
     """
 
     def __init__(self, points: int, rate: float = 0.01):
+        if not 0 < rate < math.inf:
+            raise ValueError(f"SelfAdaptive: `rate` must be positive and finite; got {rate!r}.")
         super().__init__(points, 1.0)
         self.rate = rate
 

@@ -148,6 +148,16 @@ class TrainingRun:
         with written_down(self.config, self.folder):
             self.trainer.fit(self.module, self.data, ckpt_path=self.checkpoint, **safe)
 
+    def ended(self) -> str:
+        """Why the fit ended before its last step; "" where it did not, or was told to."""
+        schedule, limits = self.module.schedule, self.config.training
+        if schedule.finished and schedule.phase_step < schedule.phase.steps:
+            done = f"{schedule.phase_step:,} of its {schedule.phase.steps:,} steps"
+            return f"{schedule.phase.optimizer} found no further decrease after {done}"
+        if limits.max_seconds is not None and self.stopwatch.seconds >= limits.max_seconds:
+            return f"training.max_seconds, {limits.max_seconds:g}, are over"
+        return ""
+
     def log_end(self, files: dict[str, Path], summary: Any) -> None:
         """Hand figures and summary to the loggers, and close them."""
         for logger in self.trainer.loggers:

@@ -10,7 +10,7 @@ import argparse
 import inspect
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -22,6 +22,7 @@ from pinnfuse import models, optimizers, problems, tasks
 from pinnfuse.backends import BACKENDS
 from pinnfuse.errors import did_you_mean, nearest
 from pinnfuse.files import write_whole
+from pinnfuse.optimizers import Decay, Phase
 from pinnfuse.training.config import Plain, RunConfig
 from pinnfuse.training.surrogate_config import SurrogateConfig
 
@@ -30,6 +31,13 @@ _SECTIONS = ("options", "network", "training", "trainer", "record")
 _LARGEST_SEED = 2**32 - 1  # that Lightning takes
 _FROM_PROBLEM = {"in_features", "out_features", "bounds", "periods"}
 _FROM_TASK = {"in_channels", "out_channels", "dimension", "periodic"}
+
+
+class _Yaml(yaml.SafeLoader):
+    """Reads 1e-3 as a number, as the parser of the options does; YAML 1.1 asks for 1.0e-3."""
+
+
+_Yaml.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
 
 
 def parse(arguments: Sequence[str]) -> RunConfig:
@@ -47,15 +55,15 @@ def parse(arguments: Sequence[str]) -> RunConfig:
         message = str(error)
         known = [option for action in parser._actions for option in action.option_strings]
         unknown = re.match(r"unrecognized arguments: (--\S+?)(=|\s|$)", message, re.IGNORECASE)
-        stray = re.search(r"(?:^O|does not accept o)ption '([\w.]+)'", message)
+        stray = re.search(r"(?:^O|does not accept o)ption '([\w.]+)'|Option '([\w.]+)' is not accepted", message)
         if unknown:
             message = f"there is no option {unknown[1]}. {did_you_mean(unknown[1], known)}--help shows all."
         elif stray:
             names = vars(parser.get_defaults(skip_validation=True).as_flat())
-            fields = {part for name in names for part in name.split(".")}
-            message = (
-                f"there is no option {stray[1]!r}. {did_you_mean(stray[1].split('.')[-1], fields)}--help shows all."
-            )
+            known = [part for name in names for part in name.split(".")]
+            known += [field.name for kind in (Phase, Decay) for field in fields(kind)]  # inside of lists
+            name = stray[1] or stray[2]
+            message = f"there is no option {name!r}. {did_you_mean(name.split('.')[-1], known)}--help shows all."
         raise ValueError(message) from error
     return _typed(config)
 
@@ -228,7 +236,7 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
             text = Path(path).read_text()
             if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
                 raise ValueError(f"--config: {path} holds YAML aliases (*name), which are not read. Write values out.")
-            content = yaml.safe_load(text)
+            content = yaml.load(text, _Yaml)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(
@@ -244,7 +252,7 @@ def _first_look(arguments: Sequence[str]) -> dict[str, Any]:
     for option, value in zip(rest, [*rest[1:], ""], strict=False):
         key, equals, inline = option.removeprefix("--options.").partition("=")
         if option.startswith("--options."):
-            found["options"][key] = yaml.safe_load(inline if equals else value)
+            found["options"][key] = yaml.load(inline if equals else value, _Yaml)
     return found
 
 

@@ -73,6 +73,10 @@ class March:
                     self.run.finish()
                 self.nets.append(self._trained(k))
 
+    def ended(self) -> str:
+        """As of `Run`; windows end for reasons of their own."""
+        return ""
+
     def finish(self) -> Summary:
         """Compare all windows with the reference, write `summary.json`; returns the summary."""
         if not self.nets:

@@ -110,5 +110,9 @@ def test_rad_draws_in_proportion():
     assert torch.equal(one, rad(candidates, residuals, 300, generator=torch.Generator().manual_seed(1)))
     more = rar_d(candidates[:5], candidates, residuals, 7)
     assert more.shape == (12, 1) and torch.equal(more[:5], candidates[:5])
+    with pytest.raises(ValueError, match="`decay` in .0, 1.; got 0.01, 1.0"):
+        ResidualAttention(3, decay=1.0)
+    with pytest.raises(ValueError, match="SelfAdaptive: `rate` must be positive and finite; got inf"):
+        SelfAdaptive(3, rate=float("inf"))
     with pytest.raises(ValueError, match="3 points cannot be chosen from 2"):
         rad(candidates[:2], residuals[:2], 3)

@@ -69,6 +69,7 @@ def test_saved_config_is_the_config(tmp_path):
         ("--pde toy --precision half", "precision"),
         ("--pde toy --training.sampler sobl", "`sampler` must be one of"),
         ("--pde toy --training.phases [{optimizer:adm}]", "phases"),
+        ('--pde toy --training.phases [{"optimizer":"adam","stepz":3}]', "no option 'stepz'. Did you mean 'steps'?"),
         ("--config nowhere.yaml", "no file nowhere.yaml"),
         ("--pde toy --max-steps -3", "--max-steps: expected 0 or more steps; got -3"),
         ("--pde toy --seed -1", "--seed: expected a number from 0 to 4294967295; got -1"),
@@ -89,6 +90,14 @@ def test_mistakes_end_with_one_line(arguments, message, capsys, tmp_path):
     out, err = capsys.readouterr()
     assert not out and err.startswith("error: ") and message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("text", ["2e-1", "0.2", "+2E-1", ".2"])
+def test_numbers_are_read_as_people_write_them(tmp_path, text):
+    """YAML 1.1 reads 2e-1 as a text."""
+    assert cli.parse(["--pde", "toy", "--options.k", text]).options == {"held": "none", "k": 0.2}
+    (tmp_path / "c.yaml").write_text(f"pde: toy\noptions: {{k: {text}}}\n")
+    assert cli.load(tmp_path / "c.yaml").options["k"] == 0.2
 
 
 @pytest.mark.parametrize("where", ["trainer", "training"])

@@ -278,6 +278,9 @@ def test_an_early_end_of_the_last_phase_ends_the_fit(start):
     stiff = '[{"optimizer": "lbfgs", "steps": 10000, "options": {"tolerance_grad": 100.0}}]'
     run = go(start("run", "--training.phases", stiff))
     assert run.module.global_step < 5  # converged by that tolerance
+    done = run.module.global_step
+    assert run.ended() == f"lbfgs found no further decrease after {done} of its 10,000 steps"
+    assert go(start("other", "--max-steps", "3")).ended() == ""
 
 
 def test_no_logger_writes_no_metrics(start):
