@@ -7,7 +7,6 @@ cavity         steady flow at Re 100 and 1000: u on x = 1/2 and v on y = 1/2 aga
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from pinnfuse.bench import machine
+from pinnfuse.bench import machine, results
 from pinnfuse.bench.operator_table import table
 from pinnfuse.grid import Dirichlet, Grid
 from pinnfuse.reference.cavity import CavityReference
@@ -46,8 +45,7 @@ def run(
         cavities: `{Reynolds number: numbers of cells per axis}`, even; in float64.
     """
     console = console or Console(quiet=True)
-    folder = Path(out) / machine.name(device)
-    folder.mkdir(parents=True, exist_ok=True)
+    path = results.place(out, device, "fluid.json")
     rows: list[Row] = []
     report = {
         **machine.head(device),
@@ -57,7 +55,7 @@ def run(
 
     def add(row: Row) -> None:
         rows.append(row)
-        (folder / "fluid.json").write_text(json.dumps(report, indent=1) + "\n")
+        results.save(path, report)
 
     for dtype in dtypes:
         for n in taylor_green:
@@ -76,7 +74,7 @@ def run(
             before = row
             add(row)
     _show(rows, console)
-    console.print(f"wrote {folder / 'fluid.json'}", soft_wrap=True, highlight=False)
+    console.print(f"wrote {path}", soft_wrap=True, highlight=False)
     return rows
 
 

@@ -8,7 +8,6 @@ at the rate of a copy in the same run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from pinnfuse import BackendUnavailable, FusedResidualLoss
 from pinnfuse.bench import grid_engines as engines
-from pinnfuse.bench import machine, timing
+from pinnfuse.bench import machine, results, timing
 from pinnfuse.bench.grid_engines import GridCase, Step, eager, roll, step_of, steps
 from pinnfuse.bench.grid_promises import promises
 from pinnfuse.precision import torch_convolutions
@@ -62,8 +61,7 @@ def run(settings: Settings, device: torch.device, out: str | Path, console: Cons
     from pinnfuse.bench import grid_table
 
     console = console or Console(quiet=True)
-    folder = Path(out) / machine.name(device)
-    folder.mkdir(parents=True, exist_ok=True)
+    path = results.place(out, device, "grid_residual.json")
     report: dict[str, Any] = {**machine.head(device), "seconds": settings.seconds, "rows": [], "training": []}
     uncompiled = [name for name in settings.against if name != "torch-compile"]
     work = [("rows", case, partial(measure, case, settings.against)) for case in settings.cases]
@@ -74,11 +72,11 @@ def run(settings: Settings, device: torch.device, out: str | Path, console: Cons
         with console.status(what), torch_convolutions():
             report[kind] += rows(device, settings.seconds)
         report["promises"] = promises(report["rows"], report["training"])
-        (folder / "grid_residual.json").write_text(json.dumps(report, indent=1) + "\n")
+        results.save(path, report)
         if device.type == "cuda":
             torch.cuda.empty_cache()
     grid_table.show(report, console)
-    console.print(f"wrote {folder / 'grid_residual.json'}", soft_wrap=True, highlight=False)
+    console.print(f"wrote {path}", soft_wrap=True, highlight=False)
     return report
 
 

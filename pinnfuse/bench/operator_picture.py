@@ -7,6 +7,7 @@ from typing import Any
 
 from pinnfuse.bench.operators import Size
 from pinnfuse.figures.style import ACCENT, CYCLE, MUTED, new_figure, style
+from pinnfuse.files import whole_file
 
 _COLOURS = dict(
     zip(
@@ -42,7 +43,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
         machine, date = report["machine"].replace("_", " "), report["date"][:10]
         versions = f"torch {report['versions']['torch']}, commit {report['commit'] or 'unknown'}"
         figure.supxlabel(f"as CUDA graphs where possible; {machine}, {versions}, {date}", fontsize=8)
-        figure.savefig(path)
+        with whole_file(path) as part:
+            figure.savefig(part)
 
 
 def _case(row: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from pinnfuse.bench import machine, timing
+from pinnfuse.bench import machine, results, timing
 from pinnfuse.bench.operator_engines import (
     DTYPES,
     ENGINES,
@@ -93,8 +92,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
 
     console = console or Console(quiet=True)
     device = torch.device(settings.device)
-    folder = Path(out) / machine.name(device)
-    folder.mkdir(parents=True, exist_ok=True)
+    path = results.place(out, device, "ops.json")
     report: dict[str, Any] = {
         **machine.head(device),
         "settings": asdict(settings),
@@ -105,7 +103,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
 
     def save() -> None:
         report["promises"] = promises(report["rows"]) + small_promises(report["crossover"])
-        (folder / "ops.json").write_text(json.dumps(report, indent=1) + "\n")
+        results.save(path, report)
 
     with torch_convolutions():
         for operator in settings.operators:
@@ -123,8 +121,8 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
                 report["crossover"].append(crossover(size.case(operator), device, settings.seconds))
             save()
     operator_table.show(report, console)
-    operator_picture.draw(report, folder / "ops.png")
-    console.print(f"wrote {folder / 'ops.json'} and ops.png", soft_wrap=True, highlight=False)
+    operator_picture.draw(report, path.with_name("ops.png"))
+    console.print(f"wrote {path} and ops.png", soft_wrap=True, highlight=False)
     return report["rows"]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from pinnfuse.figures.style import ACCENT, CYCLE, MUTED, new_figure, style
+from pinnfuse.files import whole_file
 
 _COLOURS = {
     "pinnfuse": ACCENT,
@@ -49,7 +50,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
         machine, date = report["machine"].replace("_", " "), report["date"][:10]
         versions = f"torch {report['versions']['torch']}, commit {report['commit'] or 'unknown'}"
         figure.supxlabel(f"loss and parameter gradients, tanh; {machine}, {versions}, {date}", fontsize=8)
-        figure.savefig(path)
+        with whole_file(path) as part:
+            figure.savefig(part)
 
 
 def _places(times: dict[tuple[str, str], float], cases: list[str]) -> dict[tuple[str, str], float]:

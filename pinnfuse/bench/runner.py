@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -17,7 +16,7 @@ from torch import Tensor
 from pinnfuse import BackendUnavailable
 from pinnfuse import precision as precisions
 from pinnfuse.backends import check_name
-from pinnfuse.bench import engines, machine, timing
+from pinnfuse.bench import engines, machine, results, timing
 from pinnfuse.bench.cases import PDES, Case
 from pinnfuse.bench.table import show
 from pinnfuse.errors import nearest
@@ -53,16 +52,21 @@ class Settings:
                     raise ValueError(f"bench jets: `{option}` holds the unknown {name!r}. {nearest(name, known)}")
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"bench jets: `dtype` must be 'float32' or 'float64'; got {self.dtype!r}.")
-        if not self.cases or not self.seconds > 0:
-            raise ValueError("bench jets: `cases` must name at least one case, and `seconds` must be positive.")
+        if not self.cases:
+            raise ValueError(f"bench jets: `cases` must name at least one of {', '.join(PDES)}.")
+        if not 0 < self.seconds < float("inf"):
+            raise ValueError(f"bench jets: `seconds` must be a positive number; got {self.seconds:g}.")
         check_name(self.backend, "bench jets")
-        for name in self.precisions if self.dtype == "float32" else ():
-            precisions.resolve(name, torch.float32)
+        for name in self.precisions:
+            if self.dtype == "float32":
+                precisions.resolve(name, torch.float32)
+            elif name not in ("float32", "float64"):  # the former is the default
+                raise ValueError(f"bench jets: `precision` {name!r} needs `dtype` float32; got {self.dtype!r}.")
 
     def expand(self) -> Iterator[Case]:
         """The cases, one after the other."""
-        wanted = [precisions.resolve(p, torch.float32) for p in self.precisions]
-        chosen = ["float64"] if self.dtype == "float64" else wanted
+        double = self.dtype == "float64"
+        chosen = ["float64"] if double else [precisions.resolve(p, torch.float32) for p in self.precisions]
         for name, width, depth, points, precision in product(self.cases, self.widths, self.depths, self.points, chosen):
             yield Case(name, width, depth, points, precision, torch.device(self.device))
 
@@ -80,8 +84,7 @@ def run(settings: Settings, out: str | Path, logger: str | None = None, console:
         raise ValueError(f"bench jets: `logger` must be 'wandb' or nothing; got {logger!r}.")
     console = console or Console(quiet=True)
     device = torch.device(settings.device)
-    folder = Path(out) / machine.name(device)
-    folder.mkdir(parents=True, exist_ok=True)
+    path = results.place(out, device, "jets.json")
     report: dict[str, Any] = {
         **machine.head(device),
         "settings": asdict(settings),
@@ -92,16 +95,16 @@ def run(settings: Settings, out: str | Path, logger: str | None = None, console:
         card = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
         with console.status(f"{case.name}, width {case.width}, {case.points:,} points, {case.precision}"), card:
             rows += measure(case, settings)
-        (folder / "jets.json").write_text(json.dumps(report, indent=1) + "\n")
+        results.save(path, report)
     show(rows, console)
     from pinnfuse.bench.picture import draw  # matplotlib takes a second to load
 
-    draw(report, folder / "jets.png")
-    console.print(f"wrote {folder / 'jets.json'} and jets.png", soft_wrap=True, highlight=False)
+    draw(report, path.with_name("jets.png"))
+    console.print(f"wrote {path} and jets.png", soft_wrap=True, highlight=False)
     if logger:
         from pinnfuse.bench.log import log
 
-        log(report, folder)
+        log(report, path.parent)
     return rows
 
 

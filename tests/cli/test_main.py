@@ -50,6 +50,9 @@ def test_a_wrong_command_ends_with_two(wrong: list[str]) -> None:
         (["--widths", "64,x"], "--widths: expected positive integers"),
         (["--points", "0"], "--points: expected positive integers"),
         (["--cases", "burger"], "Did you mean 'burgers'"),
+        (["--cases", ","], "`cases` must name at least one of navier_stokes"),
+        (["--seconds", "0"], "`seconds` must be a positive number; got 0"),
+        (["--dtype", "float64", "--precision", "float64,tf32"], "'tf32' needs `dtype` float32"),
         (["--logger", "paper"], "`logger` must be 'wandb'"),
     ],
 )
@@ -59,6 +62,15 @@ def test_a_wrong_value_is_one_line(
     assert main(["bench", "jets", "--out", str(tmp_path), "--device", "cpu", *options]) == 1
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["jets", "ops", "grid", "fluid", "physarum"])
+def test_results_that_cannot_be_written_are_one_line(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["bench", kind, "--out", str(tmp_path / "file" / "folder"), "--device", "cpu"]) == 1
+    assert "Choose a folder that you may write to" in capsys.readouterr().err
 
 
 def test_sigterm_ends_a_command_as_an_exception_does(monkeypatch: pytest.MonkeyPatch) -> None:
