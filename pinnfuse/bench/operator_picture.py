@@ -43,8 +43,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
         machine, date = report["machine"].replace("_", " "), report["date"][:10]
         versions = f"torch {report['versions']['torch']}, commit {report['commit'] or 'unknown'}"
         figure.supxlabel(f"as CUDA graphs where possible; {machine}, {versions}, {date}", fontsize=8)
-        with whole_file(path) as part:
-            figure.savefig(part)
+        with whole_file(path) as temporary:
+            figure.savefig(temporary)
 
 
 def _case(row: dict[str, Any]) -> str:

@@ -50,8 +50,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
         machine, date = report["machine"].replace("_", " "), report["date"][:10]
         versions = f"torch {report['versions']['torch']}, commit {report['commit'] or 'unknown'}"
         figure.supxlabel(f"loss and parameter gradients, tanh; {machine}, {versions}, {date}", fontsize=8)
-        with whole_file(path) as part:
-            figure.savefig(part)
+        with whole_file(path) as temporary:
+            figure.savefig(temporary)
 
 
 def _places(times: dict[tuple[str, str], float], cases: list[str]) -> dict[tuple[str, str], float]:
