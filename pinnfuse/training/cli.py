@@ -79,15 +79,20 @@ def save(config: RunConfig, path: Path) -> None:
 
 
 def changed(config: RunConfig) -> list[str]:
-    """What a resumed run has been given that differs from its own `config.yaml`: ["seed 0 -> 3", ...].
+    """What a resumed run has been given that differs from its own `config.yaml`: ["training.interior 64 -> 80", ...].
 
     Raises:
-        ValueError: other windows of time, whose networks are others.
+        ValueError: other windows of time, whose networks are others, or another seed, which the checkpoint holds.
     """
     if config.resume is None:
         return []
     path = Path(config.out or "") / "config.yaml"
     before = load(path)
+    if before.seed != config.seed:
+        raise ValueError(
+            f"--resume: {path.parent} has seed {before.seed}, which its points go on from; got {config.seed}. Leave it "
+            "out, or start anew in another folder."
+        )
     if not is_surrogate(config.pde, config.model) and before.training.windows != config.training.windows:
         raise ValueError(
             f"--resume: {path.parent} has training.windows {before.training.windows}; got {config.training.windows}. "

@@ -52,12 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         NonFiniteLoss,
         *wandb_errors(),
     )
+    run = None
     try:
         with console.status("reading the settings") as status:
             config = parse(arguments)
             others = changed(config)
             run = make_run(config, console)
-            run.prepare(status.update if console.is_terminal else _lines(console))
+            say = status.update if console.is_terminal else _lines(console)
+            run.prepare(say)
+            say("training")
         if others:
             text = f"going on with other settings than before: {'; '.join(others)}"
             console.print(text, soft_wrap=True, markup=False, highlight=False)
@@ -74,12 +77,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     except RuntimeError as error:
-        if not parallel.lost(error):
+        if run is None or not parallel.lost(error):
             raise
         say_lost(str(error).strip().partition("\n")[0], resume_with(run.folder))
         os._exit(1)  # what ends in good order would wait for the others
     except KeyboardInterrupt:  # before the fit, or a second time
-        console.print("interrupted")
+        kept = f"; {resume_with(run.folder)}" if run is not None and any(run.folder.rglob("*.ckpt")) else ""
+        console.print(f"interrupted{kept}", soft_wrap=True)
         return 130
     console.print(summary.line(run.folder), highlight=False, soft_wrap=True)
     if run.stop.received is None:

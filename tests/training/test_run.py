@@ -454,8 +454,10 @@ def test_a_resumed_run_says_what_it_changes_and_refuses_what_does_not_fit(start,
     folder = str(run.folder)
     kept = (run.folder / "config.yaml").read_text()
     assert cli.changed(cli.parse(["--resume", folder, "--max-steps", "40"])) == []
-    resumed = ["--resume", folder, "--training.interior", "80", "--seed", "3"]
-    assert cli.changed(cli.parse(resumed)) == ["seed 0 -> 3", "training.interior 64 -> 80"]
+    resumed = ["--resume", folder, "--training.interior", "80", "--options.k", "0.2"]
+    assert cli.changed(cli.parse(resumed)) == ["options.k 0.1 -> 0.2", "training.interior 64 -> 80"]
+    with pytest.raises(ValueError, match="has seed 0, which its points go on from; got 3"):
+        cli.changed(cli.parse(["--resume", folder, "--seed", "3"]))
     phases = '[{"optimizer": "adam", "steps": 30}, {"optimizer": "lbfgs", "steps": 20}]'
     assert main(["--resume", folder, "--training.phases", phases]) == 1
     out, err = capsys.readouterr()
@@ -476,3 +478,13 @@ def test_a_checkpoint_of_another_problem(start):
     torch.save(checkpoint, path)
     with pytest.raises(ValueError, match="is of 'heat, heat', but these options describe 'toy, rod'"):
         start("run", "--resume", str(run.folder))
+
+
+def test_an_interruption_after_the_fit_says_how_to_go_on(start, capsys, monkeypatch, tmp_path):
+    def interrupted(run):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "finish", interrupted)
+    quiet = ["--logger", "none", "--record.speedup_steps", "0", "--max-steps", "2", "--accelerator", "cpu"]
+    assert main(["--pde", "toy", *quiet, "--out", str(tmp_path / "run")]) == 130
+    assert f"interrupted; go on with: python train.py --resume {tmp_path / 'run'}" in capsys.readouterr().out
