@@ -18,7 +18,7 @@ from pinnfuse.models.recorded import RecordedModule
 
 
 class RunProgress(ProgressBar):
-    """One line on a terminal; elsewhere (a file, a batch system) a line at the start and at times, for whoever follows.
+    """One line on a terminal; elsewhere (a file, a batch system) a line at times, for whoever follows it.
 
     Args:
         title: in front of the bar.
@@ -45,8 +45,6 @@ class RunProgress(ProgressBar):
 
     def on_train_start(self, trainer: Trainer, module: LightningModule) -> None:
         self._started = self._shown = time.monotonic()
-        if not self.console.is_terminal:
-            self.console.print(f"{self.title}: {self.total:,} steps", highlight=False, soft_wrap=True)
         if not self.console.is_terminal or self.console.quiet:
             return
         wide = self.console.width >= 110  # 80 columns hold the numbers alone

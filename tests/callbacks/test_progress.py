@@ -41,10 +41,3 @@ def test_slow_steps_get_lines_without_a_validation(monkeypatch):
         "wake: step 4 of 420",
         "wake: step 8 of 420",
     ]
-
-
-def test_a_file_gets_a_line_at_the_start():
-    text = io.StringIO()
-    bar = RunProgress("cavity", 3300, Console(file=text, force_terminal=False, width=60))
-    bar.on_train_start(SimpleNamespace(global_step=0), module())
-    assert text.getvalue() == "cavity: 3,300 steps\n"

@@ -231,5 +231,7 @@ def test_other_loggers_do_without_wandb(tmp_path, monkeypatch, capsys):
     arguments = ["--pde", "toy", "--logger", "csv", "--max-steps", "2", "--record.figures", "false"]
     assert main([*arguments, "--accelerator", "cpu", "--out", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "metrics.csv").exists()
+    reference, *_, training, summary = capsys.readouterr().out.splitlines()  # a log tells at once what is done
+    assert reference.startswith("computing the reference") and training == "training" and "rel" in summary
     assert main([*arguments, "--options.k", "nan", "--out", str(tmp_path / "other")]) == 1
     assert "error:" in capsys.readouterr().err
