@@ -1,4 +1,4 @@
-"""The accuracy table of the README from `summary.json` files: table.py [benchmarks/results/*/training]"""
+"""The accuracy table of docs/training.md from `summary.json` files: table.py [benchmarks/results/*/training]"""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ def rows(folder: Path) -> list[str]:
     lines = []
     for path in sorted(folder.glob("*.json")):
         summary = json.loads(path.read_text(encoding="utf-8"))
+        if "rel_l2" not in summary:  # of another library, or steps per second
+            continue
         metric = next((name for name in JOINT if name in summary["rel_l2"]), next(iter(summary["rel_l2"])))
         error, machine = summary["rel_l2"][metric], folder.parent.name.replace("_", " ").replace("-", " ")
         machine += ", 1 thread" if "1 thread" in summary["device"] else ""

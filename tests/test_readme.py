@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from pinnfuse.training.main import main
+
 
 def test_the_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, module, flow = re.findall(
@@ -30,13 +32,19 @@ def test_the_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_the_problem_of_ones_own_runs(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (root / "docs" / "your_own_problem.md").read_text(encoding="utf-8")
-    code = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)[0]
+    code, afterwards, of_a_run, *_ = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     for there, here in (("adam=100, steps=200", "adam=3, steps=3"), ("runs/fisher", str(tmp_path))):
         assert there in code
         code = code.replace(there, here)
     names: dict[str, object] = {}
     exec(compile(code, "your_own_problem.md", "exec"), names)
-    assert capsys.readouterr().out.startswith("{'u': ") and (tmp_path / "figures" / "u.png").is_file()
+    assert capsys.readouterr().out.splitlines()[-1].startswith("{'u': ") and (tmp_path / "figures" / "u.png").is_file()
+    exec(compile(afterwards.replace("runs/fisher", str(tmp_path)), "your_own_problem.md", "exec"), names)
+    points = names["points"]
+    torch.testing.assert_close(names["values"]["u"], names["net"](points)[:, 0])
+    assert main(["--pde", "heat", "--max_steps", "2", "--logger", "none", "--out", str(tmp_path / "mine")]) == 0
+    exec(compile(of_a_run.replace("runs/mine", str(tmp_path / "mine")), "your_own_problem.md", "exec"), names)
+    assert names["net"](points).shape == (2, 1)
 
 
 def test_the_grid_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
