@@ -116,3 +116,9 @@ def test_rad_draws_in_proportion():
         SelfAdaptive(3, rate=float("inf"))
     with pytest.raises(ValueError, match="3 points cannot be chosen from 2"):
         rad(candidates[:2], residuals[:2], 3)
+
+
+def test_a_large_loss_does_not_blur_the_weight_of_its_piece():
+    weights = CausalWeights(0, 0.0, 1.0, pieces=3, tolerance=100.0)
+    weights.losses.copy_(torch.tensor([1e-3, 1e6, 1.0]))
+    torch.testing.assert_close(weights.piece_weights, torch.tensor([1.0, math.exp(-0.1), 0.0]))

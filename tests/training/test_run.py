@@ -488,3 +488,18 @@ def test_an_interruption_after_the_fit_says_how_to_go_on(start, capsys, monkeypa
     quiet = ["--logger", "none", "--record.speedup_steps", "0", "--max-steps", "2", "--accelerator", "cpu"]
     assert main(["--pde", "toy", *quiet, "--out", str(tmp_path / "run")]) == 130
     assert f"interrupted; go on with: python train.py --resume {tmp_path / 'run'}" in capsys.readouterr().out
+
+
+def test_trained_parameters_have_a_history(tmp_path):
+    """A viscosity from noisy values: in every row, the last one in the summary, the same after an interruption."""
+    phases = '[{"optimizer": "adam", "steps": 20}, {"optimizer": "gauss_newton", "steps": 5}]'
+    small = ["--training.phases", phases, "--training.interior", "40", "--network.width", "8", "--network.depth", "2"]
+    quiet = ["--logger", "csv", "--accelerator", "cpu", "--record.speedup_steps", "0", "--record.figures", "false"]
+    options = ["--pde", "burgers", "--problem", "burgers_inverse", *small, *quiet, "--record.log_every", "5"]
+    whole = go(Run(cli.parse([*options, "--out", str(tmp_path / "whole")])))
+    go(Run(cli.parse([*options, "--out", str(tmp_path / "part"), "--max-steps", "12"])))
+    part = go(Run(cli.parse(["--resume", str(tmp_path / "part"), "--max-steps", "25"])))
+    history = {step: row["parameter/nu"] for step, row in rows(whole).items()}
+    assert list(history) == [1, 5, 10, 15, 20, 25] and len(set(history.values())) > 3
+    assert {step: row["parameter/nu"] for step, row in rows(part).items() if step in history} == history
+    assert whole.summary().parameters["nu"]["found"] == pytest.approx(history[25])
