@@ -38,6 +38,8 @@ def run(options: Namespace, console: Console) -> int:
     """Compile, and show what was compiled; returns the exit status."""
     from pinnfuse.kernels.absent import card
 
+    if options.points < 1:
+        raise ValueError(f"--points: expected a positive integer; got {options.points}.")
     with console.status(f"compiling for {options.card}"), card(options.card) as compiled:
         _steps(options)
     _show(compiled, console)

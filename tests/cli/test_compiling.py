@@ -22,3 +22,8 @@ def test_fills_the_cache(tmp_path, root):
 def test_an_unknown_card_is_one_line(capsys):
     assert main(["compile", "--card", "h20", "--pde", "burgers"]) == 1
     assert "h200" in capsys.readouterr().err
+
+
+def test_a_wrong_number_of_points_is_one_line(capsys):
+    assert main(["compile", "--card", "h200", "--pde", "burgers", "--points", "-5"]) == 1
+    assert "--points: expected a positive integer; got -5" in capsys.readouterr().err
