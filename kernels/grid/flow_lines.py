@@ -1,5 +1,5 @@
 """Write the functions of convection and diffusion along one axis: `push` at a position, `pull_f` and `pull_c` its
-adjoint at a position, which may be a ghost point.
+adjoint at a position, which may be a ghost point (of face values that are not linear: `limiter_lines`).
 
 Convection along one axis, c the velocity, q the face value from the left, q' from the right, D f = (q+ - q-) / h:
 
@@ -108,36 +108,22 @@ def _difference(flow: Flow, array: str, mirrored: bool = False) -> str:
     return f"(-{text})" if mirrored else text
 
 
-def _gathered(flow: Flow, faces: str, array: str, mirrored: bool) -> list[str]:
-    """`got` += sum over faces of l_F dq_F/d(array)_0; `faces` names what the rows give, a in l_F = a_F - a_{F+1}."""
+def _gathered(flow: Flow, faces: str, mirrored: bool) -> list[str]:
+    """`got` += sum over faces of l_F dq_F/df_0; `faces` names what the rows give, a in l_F = a_F - a_{F+1}."""
     r = flow.reach
-    if flow.weights:
-        weights = [a - b for a, b in zip([0.0, *flow.weights], [*flow.weights, 0.0], strict=True)]
-        sign = -1 if mirrored else 1
-        names = [_name(faces, -sign * t) for t in range(-r, r + 1)]
-        return [f"got += {_sum([sign * w for w in weights], names)}"]
-    lines = []
-    width = 3 if flow.scheme == "van_leer" else 5
-    for face in range(-r, r):
-        names = [_name(array, face + 1 - r + k) for k in range(2 * r)]
-        place = r - 1 - face
-        if mirrored:
-            names, place = names[::-1], 2 * r - 1 - place
-        if place >= width:
-            continue
-        slopes = ", ".join(f"d{k}" for k in range(width))
-        lines.append(f"{slopes} = {flow.scheme}_slopes({', '.join(names[:width])})")
-        lines.append(f"got += ({_name(faces, face)} - {_name(faces, face + 1)}) * d{place}")
-    return lines
+    weights = [a - b for a, b in zip([0.0, *flow.weights], [*flow.weights, 0.0], strict=True)]
+    sign = -1 if mirrored else 1
+    names = [_name(faces, -sign * t) for t in range(-r, r + 1)]
+    return [f"got += {_sum([sign * w for w in weights], names)}"]
 
 
-def _function(name: str, lines: Sequence[str], arguments: str, doc: str) -> str:
+def write_function(name: str, lines: Sequence[str], arguments: str, doc: str) -> str:
     body = "\n".join("    " + line for line in lines)
     return f'@triton.jit\ndef {name}({arguments}, {LINES}):\n    """{doc}"""\n{body}\n'
 
 
 def push(flow: Flow) -> str:
-    return _function("push", _push_lines(flow), "f_line, c_line", "The operator along one axis at position p.")
+    return write_function("push", _push_lines(flow), "f_line, c_line", "The operator along one axis at position p.")
 
 
 def _push_lines(flow: Flow) -> list[str]:
@@ -199,28 +185,28 @@ def pull_f(flow: Flow) -> str:
         lines.append(f"return inv_h * inv_h * ({_staggered_back(flow)})")
     else:
         r = flow.reach
-        wide = 0 if flow.weights else 2 * r - 1
         lines = _taps(flow, "g", -r, r, ghosts=False)
         lines.append("total = tl.zeros_like(g_0)")
         if flow.form != "advective":
-            span = max(wide, r) if flow.form == "skew" else wide
-            lines += _taps(flow, "c", -span, span) + (_taps(flow, "f", -wide, wide) if wide else [])
-            lines += _products(flow, -wide, wide) if wide else []
-            lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", "a", False)]
+            span = r if flow.form == "skew" else 0
+            lines += _taps(flow, "c", -span, span)
+            lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", False)]
             lines.append(f"total += {'positive(c_0)' if flow.split else 'c_0'} * got")
             if flow.split:
-                lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", "b", True)]
+                lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", True)]
                 lines.append("total += negative(c_0) * got")
         if flow.form != "conservative":
             if flow.form == "advective":
-                lines += _taps(flow, "c", -r, r, ghosts=False) + (_taps(flow, "f", -wide, wide) if wide else [])
+                lines += _taps(flow, "c", -r, r, ghosts=False)
             lines += _row_products(flow, -r, r)
-            lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "i", "f", False)]
+            lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "i", False)]
             if flow.split:
-                lines += _gathered(flow, "j", "f", True)
+                lines += _gathered(flow, "j", True)
             lines.append("total += got")
         lines.append(f"return {'0.5 * ' if flow.form == 'skew' else ''}inv_h * total")
-    return _function("pull_f", lines, "g_line, f_line, c_line, sg", "What position p of f receives along one axis.")
+    return write_function(
+        "pull_f", lines, "g_line, f_line, c_line, sg", "What position p of f receives along one axis."
+    )
 
 
 def pull_c(flow: Flow) -> str:
@@ -232,19 +218,15 @@ def pull_c(flow: Flow) -> str:
             for t, w in enumerate(flow.weights[p:], start=1)
         ) + ")")  # fmt: skip
     else:
-        r = flow.reach
-        wide = 0 if flow.weights else 2 * r - 1
-        conservative = flow.form != "advective"
-        span = max(r if flow.form != "conservative" else 0, wide if conservative else 0)
-        rows, products = (r, wide) if conservative else (0, 0)
+        rows = flow.reach if flow.form != "advective" else 0
+        span = flow.reach if flow.form != "conservative" else 0
         lines = _taps(flow, "g", -rows, rows, ghosts=False)
-        lines += _taps(flow, "f", -span, span) + _taps(flow, "c", -products, products)
+        lines += _taps(flow, "f", -span, span) + _taps(flow, "c", 0, 0)
         lines.append("total = tl.zeros_like(g_0)")
-        if conservative:
-            lines += _products(flow, -wide, wide) if wide else []
-            lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", "a", False)]
+        if flow.form != "advective":
+            lines += ["got = tl.zeros_like(g_0)", *_gathered(flow, "g", False)]
             if flow.split:
-                lines += ["above = got", "got = tl.zeros_like(g_0)", *_gathered(flow, "g", "b", True)]
+                lines += ["above = got", "got = tl.zeros_like(g_0)", *_gathered(flow, "g", True)]
                 lines.append("got = by_sign(c_0, above, got)")
             lines.append("total += f_0 * got")
         if flow.form != "conservative":
@@ -253,7 +235,9 @@ def pull_c(flow: Flow) -> str:
             else:
                 lines.append(f"total += g_0 * {_difference(flow, 'f')}")
         lines.append(f"return {'0.5 * ' if flow.form == 'skew' else ''}inv_h * total")
-    return _function("pull_c", lines, "g_line, f_line, c_line, sg", "What position p of c receives along one axis.")
+    return write_function(
+        "pull_c", lines, "g_line, f_line, c_line, sg", "What position p of c receives along one axis."
+    )
 
 
 def _diffusion_faces(flow: Flow) -> list[str]:

@@ -11,14 +11,18 @@ from functools import partial
 
 from pinnfuse.kernels.grid.flow import Flow
 from pinnfuse.kernels.grid.flow_lines import GHOST, INSIDE, MASKED, PERIODIC, WALLS, pull_c, pull_f, push
+from pinnfuse.kernels.grid.limiter_lines import pull
 
 AXES = "xyz"
 
 
 def generate(flow: Flow) -> str:
     """The module's text."""
-    parts = [_head(flow), push(flow), pull_f(flow), pull_c(flow), _forward(flow), _backward(flow)]
-    return "\n\n".join(parts)
+    if flow.weights:
+        adjoint = [pull_f(flow), pull_c(flow), _forward(flow), _backward(flow)]
+    else:
+        adjoint = [pull(flow), _forward(flow), _backward_of_both(flow)]
+    return "\n\n".join([_head(flow), push(flow), *adjoint])
 
 
 def _head(flow: Flow) -> str:
@@ -31,7 +35,7 @@ import triton
 import triton.language as tl
 from pinnfuse.kernels.grid.fluxes import (  # noqa: F401
     by_sign, fold, ghost, limited_fold, limited_ghost, negative, positive, read, read_limited, read_zero, row_factor,
-    van_leer, van_leer_slopes, weno5, weno5_slopes,
+    van_leer, van_leer_slope, weno5, weno5_slope,
 )
 from pinnfuse.kernels.grid.primitives import position
 '''
@@ -140,12 +144,47 @@ def _forward(flow: Flow) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _backward(flow: Flow) -> str:
-    """df_ptr and dc_ptr (strides d., e.) are the gradients of f and c."""
+def _backward_kernel(flow: Flow) -> list[str]:
+    """Its head; d_ptr and e_ptr are the gradients of f and c."""
     pointers = ["d_ptr", "e_ptr", "g_ptr", "f_ptr", "c_ptr", "w_ptr"]
-    arrays = ["d", "e", "g", "f", "c"]
     flags = "NEED_F: tl.constexpr, NEED_C: tl.constexpr"
-    lines = _kernel(flow, "backward_kernel", pointers, arrays, flags, True)
+    return _kernel(flow, "backward_kernel", pointers, ["d", "e", "g", "f", "c"], flags, True)
+
+
+def _backward_of_both(flow: Flow) -> str:
+    """Where one function gives what f and c receive."""
+    lines = _backward_kernel(flow)
+    for edge in (False, True):
+        mask = ", mask=live" if edge else ""
+        body = []
+        for a in range(flow.dimension):
+            walls = edge and not flow.periodic[a]
+            mode = (GHOST if walls else PERIODIC) if edge else INSIDE
+            body.append(f"of_f, of_c = pull({_arguments(flow, a, mode, True)})")
+            body += _shares_of_ghosts(flow, a) if walls else []
+            body.append(f"total {'+' if a else ''}= of_f")
+            body.append("if NEED_C:")
+            body.append(f"    tl.store({_point('e', flow.dimension - 1 - a)}, of_c{mask})")
+        body += ["if NEED_F:", f"    tl.store({_point('d')}, total{mask})"]
+        lines += (["    else:"] if edge else []) + ["        " + line for line in body]
+    return "\n".join(lines) + "\n"
+
+
+def _shares_of_ghosts(flow: Flow, axis: int) -> list[str]:
+    s = AXES[axis]
+
+    def share(coefficient: bool) -> str:
+        count = flow.count_c if coefficient else flow.count_f
+        return f"fold({s}, n{s}, k, end, w_ptr + {flow.table(axis, coefficient)}, {flow.depth}, {count})"
+
+    lines = [f"got_f, got_c = pull({_arguments(flow, axis, GHOST, True, 'at')})", f"of_f += {share(False)} * got_f"]
+    if flow.form != "advective":
+        lines.append(f"of_c += {share(True)} * got_c")
+    return _at_ghosts(flow, axis, max(flow.count_f, flow.count_c), lines)
+
+
+def _backward(flow: Flow) -> str:
+    lines = _backward_kernel(flow)
     for edge in (False, True):
         mask = ", mask=live" if edge else ""
         body = ["if NEED_F:"]
@@ -183,16 +222,22 @@ def _from_ghosts(flow: Flow, pull: str, axis: int) -> list[str]:
         return []
     count = flow.count_c if coefficient else flow.count_f
     s, table = AXES[axis], f"w_ptr + {flow.table(axis, coefficient)}"
-    size = f"B{s.upper()}" if axis < 2 else "1"
     share = f"fold({s}, n{s}, k, end, {table}, {flow.depth}, {count})"
     if coefficient and flow.limited:
         line = f"{_line('c', axis, flow.dimension, False)}, n{s}, c{s}, {_on(axis, flow.dimension)}"
         share = f"limited_fold({s}, {line}, end, {table}, ACC)"
+    got = f"got = {pull}({_arguments(flow, axis, GHOST, True, 'at')})"
+    return _at_ghosts(flow, axis, count, [got, f"total += {share} * got"])
+
+
+def _at_ghosts(flow: Flow, axis: int, count: int, lines: Sequence[str]) -> list[str]:
+    """Do what `lines` say at each ghost point of the ends that the tile has points of a row of."""
+    s = AXES[axis]
+    size = f"B{s.upper()}" if axis < 2 else "1"
     first, last = f"tl.where({s}0 < {count}, 0, 1)", f"tl.where({s}0 + {size} > n{s} - {count}, 2, 1)"
     return [
         f"for i in range({flow.depth} * {first}, {flow.depth} * {last}):  # what ghost points received, at both ends",
         f"    end, k = i // {flow.depth}, i % {flow.depth}",
         f"    at = tl.zeros([1, 1], tl.int32) + tl.where(end == 0, -1 - k, n{s} + k)",
-        f"    got = {pull}({_arguments(flow, axis, GHOST, True, 'at')})",
-        f"    total += {share} * got",
+        *("    " + line for line in lines),
     ]

@@ -46,10 +46,10 @@ def read(
             outside = (p >= -DEPTH) & (p < n + DEPTH) & (inside == 0) & on
             row = table_ptr + tl.where(p < 0, -p - 1, p - n + DEPTH) * (COUNT + 1)
             first, turn = tl.where(p < 0, 0, n - 1), tl.where(p < 0, 1, -1)
-            value += tl.load(row + COUNT, mask=outside, other=0.0)
-            for k in range(COUNT):
+            for k in range(COUNT + 1):  # the constant is the weight of 1
                 weight = tl.load(row + k, mask=outside, other=0.0)
-                value += weight * tl.load(line + (first + turn * k) * step, mask=outside, other=0.0).to(ACC)
+                near = tl.load(line + (first + turn * k) * step, mask=outside & (k < COUNT), other=1.0).to(ACC)
+                value += weight * near
     return value
 
 
@@ -171,6 +171,13 @@ def van_leer_slopes(f0, f1, f2):
 
 
 @triton.jit
+def van_leer_slope(place, f0, f1, f2):
+    """dq/df of the value at a place, 0 outside."""
+    d0, d1, d2 = van_leer_slopes(f0, f1, f2)
+    return tl.where(place == 0, d0, tl.where(place == 1, d1, tl.where(place == 2, d2, 0.0)))
+
+
+@triton.jit
 def weno5(f0, f1, f2, f3, f4):
     q, p0, p1, p2, w0, w1, w2, r0, r1, r2 = _weno5(f0, f1, f2, f3, f4)
     return q
@@ -213,3 +220,11 @@ def weno5_slopes(f0, f1, f2, f3, f4):
     d3 = 2.0 * w1 + 5.0 * w2 + s1 - t1 - 2.0 * s2 - 4.0 * t2
     d4 = -w2 + s2 + t2
     return d0, d1, d2, d3, d4
+
+
+@triton.jit
+def weno5_slope(place, f0, f1, f2, f3, f4):
+    """dq/df of the value at a place, 0 outside."""
+    d0, d1, d2, d3, d4 = weno5_slopes(f0, f1, f2, f3, f4)
+    near = tl.where(place == 0, d0, tl.where(place == 1, d1, tl.where(place == 2, d2, 0.0)))
+    return tl.where(place == 3, d3, tl.where(place == 4, d4, near))

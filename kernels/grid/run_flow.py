@@ -18,6 +18,10 @@ BACKWARD = {1: Tile(512, 1, 4), 2: Tile(128, 4, 4), 3: Tile(128, 4, 4)}
 """H200, upwind3 of 2048^2 x 8, share of the copy rate: forward 128 x 4 91 %, 256 x 2 89 %, 128 x 8 81 %; backward 65,
 61, 41 %. One and three axes: not measured."""
 
+LIMITERS = {1: Tile(256, 1, 8), 2: Tile(64, 4, 8), 3: Tile(64, 4, 8)}
+"""Backward of van Leer and WENO5, one point a thread: of four, the numbers of all would spill (Triton 3.6, WENO5
+between walls: 255 registers and 264 bytes of spills, here 125 and none). Not measured."""
+
 BOUNDED = {
     ("central", 1, True): Tile(64, 8, 4, registers=64),
     ("upwind3", 2, True): Tile(64, 8, 4, registers=80),
@@ -30,6 +34,8 @@ spilled (Triton 3.6; periodic upwind3: two words), and 64 x 8 has half the edge 
 
 def backward_tile(flow: Flow) -> Tile:
     """The default tile of the backward; a bound on registers for those kernels of which it is known that they fit."""
+    if not flow.weights:
+        return LIMITERS[flow.dimension]
     plain = BACKWARD[flow.dimension]
     if flow.dimension != 2 or flow.form != "advective":
         return plain
