@@ -1,10 +1,11 @@
 """pinnfuse: fused residual losses for physics-informed networks and neural PDE surrogates, in PyTorch and Triton."""
 
 import importlib
+from types import ModuleType
 
 import torch
 
-from pinnfuse.errors import BackendUnavailable
+from pinnfuse.errors import BackendUnavailable, nearest
 from pinnfuse.grid import FusedGridResidualLoss, Grid
 from pinnfuse.pde import PDE, Data, Jet, Parameter
 from pinnfuse.residual import FusedResidualLoss, derivatives
@@ -30,6 +31,17 @@ __all__ = [
     "derivatives",
     "selftest",
 ]
+
+
+_PARTS = """balancing callbacks datamodules datasets debug domains figures kernels metrics models optimizers problems
+simulation tasks tracking training""".split()
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`pinnfuse.problems` and its kin without an import of their own; Lightning and the rest are loaded then."""
+    if name in _PARTS:
+        return importlib.import_module(f"pinnfuse.{name}")
+    raise AttributeError(f"module 'pinnfuse' has no attribute {name!r}. {nearest(name, [*__all__, *_PARTS])}")
 
 
 def selftest(device=None):

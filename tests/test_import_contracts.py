@@ -42,3 +42,19 @@ def test_a_violation_is_found(root: Path, tmp_path: Path, path: str, line: str, 
     assert result.returncode == 1, result.stdout + result.stderr
     assert f"{contract} BROKEN" in result.stdout
     assert Path(path).stem in result.stdout
+
+
+def test_parts_are_there_after_one_import_and_loaded_when_used(root: Path) -> None:
+    program = """
+import pinnfuse, sys
+assert "lightning" not in sys.modules and "pinnfuse.problems" not in sys.modules
+assert pinnfuse.problems.get("heat").name == "heat" and "lightning" not in sys.modules
+for name in pinnfuse._PARTS:
+    assert getattr(pinnfuse, name).__name__ == f"pinnfuse.{name}"
+try:
+    pinnfuse.optimisers
+except AttributeError as error:
+    assert "Did you mean 'optimizers'" in str(error)
+"""
+    result = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
