@@ -33,8 +33,24 @@ __all__ = [
 ]
 
 
-_PARTS = """balancing callbacks datamodules datasets debug domains figures kernels metrics models optimizers problems
-simulation tasks tracking training""".split()
+_PARTS = [
+    "balancing",
+    "callbacks",
+    "datamodules",
+    "datasets",
+    "debug",
+    "domains",
+    "figures",
+    "kernels",
+    "metrics",
+    "models",
+    "optimizers",
+    "problems",
+    "simulation",
+    "tasks",
+    "tracking",
+    "training",
+]
 
 
 def __getattr__(name: str) -> ModuleType:
