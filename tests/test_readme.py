@@ -49,7 +49,9 @@ def test_the_problem_of_ones_own_runs(root: Path, tmp_path: Path, capsys: pytest
 
 def test_the_grid_example_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (root / "docs" / "grid.md").read_text(encoding="utf-8")
-    code = next(c for c in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "FusedGridResidualLoss" in c)
+    code, of_a_network, *_ = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     names: dict[str, object] = {}
     exec(compile(code, "grid.md", "exec"), names)
     assert names["fields"].grad.abs().sum() > 0 and "crank_nicolson" in capsys.readouterr().out
+    exec(compile(of_a_network, "grid.md", "exec"), names)
+    assert names["net"].weight.grad.abs().sum() > 0

@@ -16,8 +16,9 @@ def batched(batch: torch.Tensor) -> torch.Tensor:
     return flashpde.pde_solver(batch, boundary="periodic")
 
 
-def main(samples: int = 16, size: int = 256, runs: int = 20) -> float:
+def main(samples: int = 16, size: int | None = None, runs: int = 20) -> float:
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    size = size or (256 if device == "cuda" else 32)  # some seconds on either
     u0 = torch.rand(samples, size, size, device=device)
     found = benchmark_pair(batch_pde_solver, batched, u0, ("loop", "batch"), runs=runs)
     print(found)

@@ -13,11 +13,11 @@ from pinnfuse.profiling.run import Profile
 def show(profile: Profile, console: Console) -> None:
     console.print(
         f"{profile.name} on {profile.device}: first call {profile.first_call / 1e3:,.1f} ms, then "
-        f"{profile.steady:,.1f} us a step; {profile.operations} torch operations, {profile.launches:g} kernels a step, "
-        f"{profile.device_time:,.1f} us on the card",
+        f"{profile.steady / 1e3:,.3f} ms a step; {profile.operations} torch operations, "
+        f"{profile.launches:g} kernels a step, {profile.device_time:,.1f} us on the card",
         highlight=False,
     )
-    table = Table("range", "us a step on the host", box=SIMPLE_HEAD)
+    table = Table("range (one may lie in another)", "us a step on the host", box=SIMPLE_HEAD)
     for name, time in profile.ranges.items():
         table.add_row(escape(name), f"{time:,.1f}")
     console.print(table)
