@@ -112,9 +112,9 @@ def schedule_resources(program: Program, plan: JetPlan, precision: str, capabili
         found.append(
             _compile(kernel, constants | modes | {"PERMUTED": False}, parts, capability, c.warps, 3, ("a_ptr",))
         )
-    found.append(_compile(product_kernel, constants, parts, capability, *c.product, ("i_ptr", "w_ptr")))
-    found.append(_compile(outer_kernel, constants, parts, capability, *c.outer, ("a_ptr", "z_ptr")))
-    if parts:
+    if parts:  # in float64 a library multiplies
+        found.append(_compile(product_kernel, constants, parts, capability, *c.product, ("i_ptr", "w_ptr")))
+        found.append(_compile(outer_kernel, constants, parts, capability, *c.outer, ("a_ptr", "z_ptr")))
         found.append(_compile(split_kernel, constants | {"BLOCK": 1024}, parts, capability, 4, 3))
     return found
 

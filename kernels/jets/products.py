@@ -32,7 +32,7 @@ def split_kernel(
 @triton.jit(do_not_specialize=["rows"])
 def product_kernel(
     i_ptr,  # [PARTS, rows, D] jets, D = IN, or OUT if TRANSPOSED
-    i_scale_ptr,  # [rows / ROWS, D / BLOCK] (float64: not read)
+    i_scale_ptr,  # [rows / ROWS, D / BLOCK]
     w_ptr,  # [PARTS, OUT, IN]
     w_scale_ptr,  # inverse scale
     o_ptr,  # [rows, OUT] out, plain; [rows, IN] if TRANSPOSED
@@ -55,9 +55,7 @@ def product_kernel(
     live = r < rows
     here = r.to(tl.int64)
     part = rows.to(tl.int64) * D
-    weight_scale = 1.0
-    if PARTS > 0:
-        weight_scale = tl.load(w_scale_ptr)
+    weight_scale = tl.load(w_scale_ptr)
     acc = tl.zeros([BM, BN], o_ptr.dtype.element_ty)
     for kb in range(0, D // BLOCK):
         k = kb * BLOCK + tl.arange(0, BLOCK)
@@ -74,11 +72,9 @@ def product_kernel(
             bh = tl.trans(bh)
             bl = tl.trans(bl)
         t = pair_dot(ah, al, bh, bl, PARTS)
-        if PARTS > 0:  # also keeps the compiler from chaining the accumulators, which truncate
-            scale = tl.load(i_scale_ptr + r // ROWS * (D // BLOCK) + kb, mask=live, other=0.0) * weight_scale
-            acc += t * scale[:, None]
-        else:
-            acc += t
+        # a scale a block also keeps the compiler from chaining the accumulators, which truncate
+        scale = tl.load(i_scale_ptr + r // ROWS * (D // BLOCK) + kb, mask=live, other=0.0) * weight_scale
+        acc += t * scale[:, None]
     po = o_ptr + here[:, None] * N + c[None, :]
     if ADD:
         acc += tl.load(po, mask=live[:, None], other=0.0)
@@ -119,10 +115,7 @@ def outer_kernel(
             al = tl.load(pa + total * IN)
             zl = tl.load(pz + total * OUT)
         t = pair_dot(tl.trans(zh), tl.trans(zl), ah, al, PARTS)
-        if PARTS > 0:
-            sa = tl.load(a_scale_ptr + j * (IN // BLOCK) + ri // BLOCK)
-            sz = tl.load(z_scale_ptr + j * (OUT // BLOCK) + ro // BLOCK)
-            acc += t * sz[:, None] * sa[None, :]
-        else:
-            acc += t
+        sa = tl.load(a_scale_ptr + j * (IN // BLOCK) + ri // BLOCK)
+        sz = tl.load(z_scale_ptr + j * (OUT // BLOCK) + ro // BLOCK)
+        acc += t * sz[:, None] * sa[None, :]
     tl.store(dw_ptr + (part * OUT + ro.to(tl.int64))[:, None] * IN + ri[None, :], acc)

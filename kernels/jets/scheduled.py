@@ -87,7 +87,7 @@ class ScheduledEngine(ChunkedEngine):
         widest = max(self.program.widths[n.value] for n in products)
         together = tiles.LOOPED if loops(space) else len(space)  # channels in registers at a time
         self.config = tiles.tiles(widest, together, self.parts, config.capability(like.device))
-        self._products = Products(products, self.program, self._detached, self.config, self.parts)
+        self._products = Products.of(products, self.program, self._detached, self.config, self.parts)
         self._coefficients = constants_on(self.coefficients, self.dtype, self.device)
         self.bytes_per_point = self._bytes_per_point(like.element_size())
         rows = self.grain = self.config.rows  # rows behind the last point of a chunk are those behind the last of all
@@ -119,7 +119,7 @@ class ScheduledEngine(ChunkedEngine):
 
         def rehearse() -> None:
             twin = copy(self)
-            twin._products = Products(self._products.nodes, self.program, self._detached, self.config, self.parts)
+            twin._products = Products.of(self._products.nodes, self.program, self._detached, self.config, self.parts)
             run(twin)
 
         network = (id(self.schedule), id(self.finish), self.config, self.parts, self.dtype, self.device)

@@ -38,7 +38,7 @@ def tiles(width: int, channels: int, parts: int, capability: int) -> Tiles:
     """
     if parts == 0:
         warps = 4 if channels <= 5 else 8
-        return Tiles(32, 32, warps, 32, 32, (4, 1), 32, (4, 1))
+        return Tiles(32, 32, warps)
     if channels > 5:
         base = Tiles(block=32, warps=8 if channels <= 12 else 16)
     elif width <= 32:
