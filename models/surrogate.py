@@ -66,6 +66,7 @@ class GridSurrogate(RecordedModule):
     residual_scale: Tensor
     calibrated: Tensor
     positions: Tensor
+    term_weights: Tensor
 
     def __init__(
         self,
@@ -92,12 +93,15 @@ class GridSurrogate(RecordedModule):
         ):
             self.register_buffer(name, torch.full((size,), value))
         self.register_buffer("calibrated", torch.tensor(False))
+        self.register_buffer("term_weights", torch.ones(2), persistent=False)
         self.register_buffer("positions", task.positions(torch.zeros((), dtype=torch.float64)), persistent=False)
         self.metrics = nn.ModuleDict({field: MeanMetric() for field in task.fields})
         self.physics_metric = MeanMetric()
         self.to(getattr(torch, self.training_spec.precision))
         self.rel_l2, self.last_loss, self.last_physics = {}, math.nan, math.nan
         self.phase_starts, self.row_written = [], False
+        self._weighed: tuple[float, float] | None = None
+        self._weigh()
         self._batch: GridBatch | None = None
         self._captured: StepGraph | None = None
         self._captured_for: Any = None
@@ -161,10 +165,17 @@ class GridSurrogate(RecordedModule):
 
     def total(self, terms: dict[str, Tensor]) -> Tensor:
         """Their weighted sum."""
-        weights = {"data": self.training_spec.data_weight, "physics": self.training_spec.physics_weight}
         if len(terms) == 1:  # a weight on the only term would change the step of no optimiser but gradient descent
             return next(iter(terms.values()))
-        return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+        self._weigh()
+        return (self.term_weights * torch.stack([terms["data"], terms["physics"]])).sum()
+
+    def _weigh(self) -> None:
+        """The numbers of `training_spec` to where a graph reads them: a callback may change them at any step."""
+        now = (self.training_spec.data_weight, self.training_spec.physics_weight)
+        if now != self._weighed:
+            self._weighed = now
+            self.term_weights.copy_(torch.tensor(now, dtype=self.term_weights.dtype))
 
     # -- training ------------------------------------------------------------------------------------------------
 
@@ -197,9 +208,12 @@ class GridSurrogate(RecordedModule):
             self.trainer.should_stop = True
 
     def _prepared(self, batch: GridBatch) -> StepGraph:
-        """What does the step on this batch: a new graph for a new phase or other shapes."""
+        """What does the step on this batch: a new graph for a new phase, other shapes, other constants of the PDE or
+        other terms. Their weights are read from a tensor."""
         schedule, shapes = self.schedule, (batch.inputs.shape, batch.targets.shape, batch.labelled)
-        key = (schedule.phase_index, id(schedule.active), shapes, self.net.training)
+        numbers = (self.training_spec.loss, tuple(self.physics.constants.items()))
+        key = (schedule.phase_index, id(schedule.active), shapes, numbers, self.net.training)
+        self._weigh()
         if key != self._captured_for:
             if self._captured is not None and self._captured.captured:
                 self._captured = None

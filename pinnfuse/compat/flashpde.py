@@ -24,6 +24,7 @@ from pinnfuse.grid import Grid
 from pinnfuse.grid.dispatch import choose
 from pinnfuse.grid.linear import LinearOperator, Term
 from pinnfuse.grid.stencils import axis_stencil
+from pinnfuse.parameters import number
 from pinnfuse.simulation.heat import heat
 from pinnfuse.simulation.poisson import poisson_solve
 
@@ -61,8 +62,10 @@ def poisson_solver(
     A velocity on the points themselves, as here, stays free of divergence to second order only;
     `pinnfuse.simulation.FluidSimulator` staggers it and reaches rounding.
     """
-    if not dt > 0:
+    if not number(dt, "poisson_solver: `dt`") > 0:
         raise ValueError(f"poisson_solver: `dt` must be > 0; got {dt}.")
+    if u.shape != v.shape:
+        raise ValueError(f"poisson_solver: `u` and `v` must be of one shape; got {list(u.shape)} and {list(v.shape)}.")
     grid = _grid("poisson_solver", dx, dy, boundary)
     return poisson_solve(operators.divergence(torch.stack([u, v], dim=-3), grid) / dt, grid, compatible="project")
 
@@ -153,12 +156,8 @@ def _grid(caller: str, dx: float | None, dy: float | None, boundary: Any) -> Gri
         left_open["boundary='periodic' or another"] = "periodic boundaries"
     if left_open:
         _say(caller, " and ".join(left_open.values()), " and ".join(left_open))
-    return _build(1.0 if dx is None else float(dx), 1.0 if dy is None else float(dy), boundary or "periodic")
-
-
-@lru_cache(maxsize=64)
-def _build(dx: float, dy: float, boundary: Any) -> Grid:
-    return Grid("x y", (dx, dy), boundary=boundary)
+    spacing = tuple(1.0 if h is None else number(h, f"{caller}: `{n}`") for n, h in (("dx", dx), ("dy", dy)))
+    return Grid("x y", spacing, boundary="periodic" if boundary is None else boundary)
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +101,15 @@ def _folder(path: Path, task: Task) -> list[Arrays]:
 
 def _torch_file(path: Path) -> dict[str, Any]:
     try:
+        with zipfile.ZipFile(path) as archive:  # torch.load does not look at its checksums
+            wrong = archive.testzip()
+        if wrong is not None:
+            raise ValueError(f"checksum of {wrong}")
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        if isinstance(error, pickle.UnpicklingError):  # torch's text advises to run what the file says
+            reason = "it holds other objects"
         raise ValueError(
             f"{CALLER}: {path} is damaged, or no file of torch.save with tensors alone ({reason}). Write it anew with "
             "torch.save({name: tensor}, path)."

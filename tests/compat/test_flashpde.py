@@ -6,7 +6,9 @@ import warnings
 import pytest
 import torch
 
+from pinnfuse import Grid
 from pinnfuse.compat import flashpde
+from pinnfuse.grid import laplacian
 
 TURN = 2 * math.pi
 
@@ -94,6 +96,13 @@ def test_products():
     assert torch.autograd.gradcheck(flashpde.fused_matmul_add, square)
 
 
+@pytest.mark.parametrize("boundary", [{"x": "periodic", "y": "dirichlet"}, ["neumann", "dirichlet"]], ids=str)
+def test_boundaries_in_every_form(boundary):
+    u = torch.randn(8, 9, dtype=torch.float64)
+    grid = Grid("x y", (0.5, 0.25), boundary=boundary)
+    assert torch.equal(flashpde.laplacian_2d(u, 0.5, 0.25, boundary=boundary), laplacian(u, grid))
+
+
 def test_a_backward_by_hand():
     x = torch.linspace(-4, 4, 17, dtype=torch.float64, requires_grad=True)
     assert torch.allclose(flashpde.optimized_function(x), torch.nn.functional.silu(x))
@@ -110,6 +119,9 @@ def test_a_backward_by_hand():
         (lambda: flashpde.fused_matmul(torch.zeros(2, 3), torch.zeros(3, 2), None, "gelu"), "`activation`"),
         (lambda: flashpde.fused_matmul_add(torch.zeros(2, 3)), "square"),
         (lambda: flashpde.laplacian_2d(torch.zeros(8)), "must be \\[..., x, y\\]"),
+        (lambda: flashpde.laplacian_2d(torch.zeros(8, 8), "a", 1.0), "`dx` must be a finite number"),
+        (lambda: flashpde.poisson_solver(torch.zeros(8, 8), torch.zeros(4, 8), 0.1), "of one shape"),
+        (lambda: flashpde.poisson_solver(torch.zeros(8, 8), torch.zeros(8, 8), "a"), "`dt` must be a finite number"),
     ],
 )
 def test_bad_input(call, message):

@@ -187,6 +187,23 @@ def test_damaged_files_are_refused(darcy, k_and_u, tmp_path, suffix):
         load(path, darcy)
 
 
+def test_one_wrong_bit_is_damage(darcy, k_and_u, tmp_path):
+    path = tmp_path / "mine.pt"
+    torch.save(k_and_u, path)
+    content = bytearray(path.read_bytes())
+    place = content.find(k_and_u["u"].contiguous().numpy().tobytes()[:64])
+    content[place + 2] ^= 1
+    path.write_bytes(bytes(content))
+    with pytest.raises(ValueError, match="is damaged.*checksum of"):
+        load(path, darcy)
+
+
+def test_other_objects_are_named_without_advice_to_run_them(darcy, tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "mine.pt")
+    with pytest.raises(ValueError, match=r"\(it holds other objects\)\. Write it anew"):
+        load(tmp_path / "mine.pt", darcy)
+
+
 def test_what_is_no_data_at_all_is_refused(darcy, tmp_path):
     with pytest.raises(ValueError, match="there is nothing at .*leave it out"):
         load(tmp_path / "absent", darcy)

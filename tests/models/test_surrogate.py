@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 
 from pinnfuse import tasks
 from pinnfuse.datamodules import GridDataModule
@@ -29,14 +29,14 @@ def burgers():
     return tasks.get("burgers", **SMALL)
 
 
-def fitted(task, spec, accelerator="cpu", **network):
+def fitted(task, spec, accelerator="cpu", callbacks=(), **network):
     torch.manual_seed(0)
     module = GridSurrogate(task, for_task(task, **network), spec, log_every=10)
     data = GridDataModule(task, spec)
     module.calibrate(data.examples())
     steps = data.steps
     quiet = {"logger": False, "enable_progress_bar": False}
-    trainer = Trainer(**trainer_options(steps, 10, steps, accelerator), **quiet)
+    trainer = Trainer(**trainer_options(steps, 10, steps, accelerator), **quiet, callbacks=list(callbacks))
     trainer.fit(module, data)
     trainer.validate(module, data, verbose=False)
     return module, data
@@ -226,6 +226,29 @@ def test_steps_as_graphs_give_the_same_numbers(burgers, phases, monkeypatch):
     assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), replayed.parameters(), strict=True))
     off, _ = fitted(burgers, dataclasses.replace(spec, graph=False), width=4, depth=1)
     assert "switched off" in off.explain_step()
+
+
+def test_numbers_that_a_callback_changes_reach_a_graph(burgers, monkeypatch):
+    """Weights through a tensor that the graph reads, constants of the PDE by a new graph: replayed, neither would be
+    read on the host."""
+    made, seen = [], []
+
+    class Change(Callback):
+        def on_train_batch_start(self, trainer, module, batch, index):
+            if index == 1:
+                module.training_spec = dataclasses.replace(module.training_spec, physics_weight=7.0)
+            if index == 2:
+                module.physics.set_parameter("nu", 0.5)
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, index):
+            seen.append((module.term_weights.data_ptr(), module.term_weights.tolist(), len(made)))
+
+    monkeypatch.setattr("pinnfuse.models.surrogate.StepGraph", lambda *a: made.append(1) or Replayed(*a))
+    spec = SurrogateSpec(samples=8, held_out=4, batch=4, precision="float64", phases=one_adam(3))
+    fitted(burgers, spec, callbacks=[Change()], width=4, depth=1)
+    (here, first, graphs), *rest = seen
+    assert first == [1.0, 0.1] and graphs == 1
+    assert rest == [(here, [1.0, 7.0], 1), (here, [1.0, 7.0], 2)]
 
 
 @pytest.mark.gpu
