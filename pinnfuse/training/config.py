@@ -59,7 +59,7 @@ class RunConfig:
     out: str | None = None
     """Output folder; by default runs/<pde>-<problem>-<time>"""
     max_steps: int | None = None
-    """Stop after that many optimisation steps; by default when all phases are done"""
+    """Stop after that many optimisation steps (of each window of time); by default when all phases are done"""
     resume: str | None = None
     """Folder (or checkpoint) of an earlier run to continue"""
     logger: Literal["wandb", "csv", "none"] = "wandb"
