@@ -79,6 +79,20 @@ def triptych(planes: list[Plane]) -> Figure:
     return figure
 
 
+def alone(plane: Plane) -> Figure:
+    """A field without a reference."""
+    figure, axes = new_figure(1, 1, (4.4, 3.3 * 0.82 * plane.ratio + 0.8))
+    ax = axes[0, 0]
+    colours, norm = limits(plane.prediction)
+    image = ax.pcolormesh(
+        plane.x, plane.y, plane.prediction, shading=shading(plane.prediction), cmap=colours, norm=norm
+    )
+    image.set_rasterized(True)
+    dress(ax, plane, f"${symbol(plane.field)}$ predicted{', ' + plane.at if plane.at else ''}")
+    colour_bar(figure, ax, image)
+    return figure
+
+
 def shading(values: np.ndarray) -> Literal["gouraud", "nearest"]:
     """Interpolated between grid points, unless some are masked."""
     return "gouraud" if np.isfinite(values).all() else "nearest"

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from pinnfuse.figures import animation, curves, fields, flow
 from pinnfuse.figures.fields import Plane
 from pinnfuse.figures.style import style, symbol
+from pinnfuse.reference import Unknown
 
 if TYPE_CHECKING:
     from pinnfuse.problems import Problem
@@ -34,6 +35,7 @@ class Report:
         self.problem, self.predict, self.folder = problem, predict, folder
         self.coordinates, self.fields = problem.pde.coordinates, problem.pde.fields
         self.grid = problem.reference.grid()
+        self.unknown = isinstance(problem.reference, Unknown)
         self.space = [c for c in self.coordinates if c != "t"]
         self.animations = animations
         self.timed = "t" in self.coordinates
@@ -57,7 +59,11 @@ class Report:
             yield "rel_l2", curves.error_curves(series, phases)
 
     def _fields(self) -> Iterator[tuple[str, Figure]]:
-        if len(self.space) == 1 and not self.timed:
+        if self.unknown:
+            if len(self.coordinates) >= 2 and len(self.space) <= 3:
+                for plane in self._planes(self.grid["t"][-1] if self.timed and len(self.space) > 1 else None):
+                    yield plane.field, fields.alone(plane)
+        elif len(self.space) == 1 and not self.timed:
             x = self.grid[self.space[0]]
             prediction, reference = self._both(x[:, None])
             for k, field in enumerate(self.fields):
@@ -85,7 +91,8 @@ class Report:
             yield "centre_lines", flow.centre_lines(u, v)
 
     def _animations(self) -> dict[str, Path]:
-        if not self.animations or not self.timed or not 1 <= len(self.space) <= 3:
+        wanted = self.animations and not self.unknown
+        if not wanted or not self.timed or not 1 <= len(self.space) <= 3:
             return {}
         files = {}
         if len(self.space) == 1:
@@ -120,7 +127,7 @@ class Report:
     def _both(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Prediction and reference at points; a field known up to a constant is shifted to the reference's mean."""
         prediction, reference = np.asarray(self.predict(points), dtype=float), self.problem.reference.solution(points)
-        for name in self.problem.up_to_constant:
+        for name in () if self.unknown else self.problem.up_to_constant:
             k = self.fields.index(name)
             prediction[:, k] -= np.nanmean(prediction[:, k] - reference[:, k])
         return prediction, reference

@@ -72,6 +72,11 @@ class Problem:
                 f"Problem {self.name!r}: `domain` has coordinates {self.domain.coordinates}, the PDE "
                 f"{self.pde.coordinates}. They must agree, in the same order."
             )
+        if not isinstance(self.reference, Reference):
+            raise ValueError(
+                f"Problem {self.name!r}: `reference` must be of `pinnfuse.reference`, e.g. ClosedForm; got "
+                f"{type(self.reference).__name__}. Where no solution is known, take Unknown."
+            )
         names = [condition.name for condition in self.conditions]
         if len(set(names)) < len(names) or set(names) & set(self.pde.equations):
             raise ValueError(f"Problem {self.name!r}: names of conditions and equations must differ; got {names}.")

@@ -1,7 +1,7 @@
 """Reference solutions in float64: closed forms, and solvers whose results are cached on first use."""
 
 from pinnfuse.reference.allen_cahn import allen_cahn
-from pinnfuse.reference.base import ClosedForm, FunctionReference, Reference, Scattered, tensor_points
+from pinnfuse.reference.base import ClosedForm, FunctionReference, Reference, Scattered, Unknown, tensor_points
 from pinnfuse.reference.burgers import cole_hopf
 from pinnfuse.reference.cache import cached, directory
 from pinnfuse.reference.cavity import CavityReference
@@ -17,6 +17,7 @@ __all__ = [
     "PeriodicReference",
     "Reference",
     "Scattered",
+    "Unknown",
     "allen_cahn",
     "cached",
     "cole_hopf",

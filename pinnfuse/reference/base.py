@@ -89,6 +89,18 @@ class FunctionReference(Reference):
         return super().evaluation() if self._points is None else (self._points, self.solution(self._points))
 
 
+class Unknown(FunctionReference):
+    """No solution to compare with: errors are NaN, and figures show the prediction alone, on this grid."""
+
+    def __init__(self, fields: Sequence[str], axes: Mapping[str, ArrayLike]) -> None:
+        """
+        Args:
+            fields: names of the PDE's fields.
+            axes: {coordinate: increasing values} of the grid, in the order of the coordinates.
+        """
+        super().__init__(fields, axes, lambda points: np.full((len(points), len(self.fields)), np.nan))
+
+
 class ClosedForm(FunctionReference):
     """A solution given by formulas: `ClosedForm({"u": "sin(pi*x)*exp(-a*t)"}, {"t": ..., "x": ...}, {"a": 2.0})`."""
 

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from pinnfuse import training
 from pinnfuse.models import MLP
+from pinnfuse.reference import Unknown
 from pinnfuse.training import threads
 
 
@@ -15,6 +18,16 @@ def test_it_trains_in_silence(heat, tmp_path, capfd, recwarn):
     error = np.linalg.norm(module.predict_numpy(points) - reference) / np.linalg.norm(reference)
     assert module.rel_l2["u"] == pytest.approx(error, rel=1e-9)
     assert (tmp_path / "out" / "metrics.csv").is_file() and (tmp_path / "out" / "figures" / "u.png").is_file()
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_no_solution_is_known(heat, tmp_path):
+    unknown = replace(heat, reference=Unknown(heat.pde.fields, heat.reference.grid()))
+    module = training.fit(unknown, out=tmp_path, accelerator="cpu", progress=False)
+    assert np.isnan(module.rel_l2["u"]) and np.isfinite(module.last_loss)
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"loss.png", "u.png"}
+    with pytest.raises(ValueError, match="Where no solution is known, take Unknown"):
+        replace(heat, reference=None)
 
 
 def test_seed_and_generator_of_the_caller(heat):
