@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pinnfuse.errors import nearest
+from pinnfuse.grid.dispatch import transforming
 from pinnfuse.grid.grid import Grid, check_real
 from pinnfuse.grid.reference import Scheme
 from pinnfuse.parameters import number
@@ -202,7 +203,7 @@ def check_weights(
     if weights is None:
         return None
     found = _broadcast("point_weights", weights, shape, fields, time, caller)
-    if weights.device.type == "cpu" and bool((weights < 0).any()):
+    if weights.device.type == "cpu" and not transforming() and bool((weights < 0).any()):
         raise ValueError(
             f"{caller}: `point_weights` must be >= 0; got {float(weights.min()):.3g}. Clamp them with "
             "weights.clamp(min=0)."

@@ -208,6 +208,9 @@ def test_transforms_see_plain_torch(interpreter):
     slope = torch.func.jvp(lambda k: loss["auto"](u[None, None], parameters={"k": k}), (k,), (k,))[1]
     (expected,) = torch.autograd.grad(loss["torch"](u[None, None], parameters={"k": k.requires_grad_()}), k)
     torch.testing.assert_close(slope, expected)
+    weights = torch.rand(3, 6, 8, dtype=torch.float64)
+    found = torch.func.vmap(lambda w: loss["auto"](u[None, None], w))(weights)
+    torch.testing.assert_close(found, torch.stack([loss["torch"](u[None, None], w) for w in weights]))
     with pytest.raises(BackendUnavailable, match="torch.func and forward-mode"):
         torch.func.vmap(lambda u: laplacian(u, grid, backend="triton"))(u[None])
 
