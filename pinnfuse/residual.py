@@ -298,7 +298,8 @@ class FusedResidualLoss(ResidualModule):
         equation_weights = self.equation_weights.to(points).contiguous()  # whoever assigned a part of another tensor
         with precisions.no_autocast(points.device.type):
             plan_, choice = self._choice(net, points)
-            trained = self.parameter_values()
+            values = self.parameter_values()
+            trained = {name: values[name] for name in plan_.trained}  # a ParameterDict sorts its names, engines do not
             if choice.backend == "autograd":
                 outputs = self._outputs(net, points, plan_, choice)
                 r = evaluate_residuals(plan_, outputs, points, self.constants, trained, columns)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import pinnfuse
-from pinnfuse import PDE
+from pinnfuse import PDE, Parameter
 from pinnfuse.errors import BackendUnavailable
 from pinnfuse.models import ModifiedMLP
 
@@ -197,6 +197,15 @@ def test_equation_weights_with_any_strides(kind, weights, where):
         loss.backward()
         losses.append(torch.cat([loss.detach()[None], *(p.grad.flatten() for p in net.parameters())]))
     assert relative(*losses) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["stack", "schedule"])
+def test_trained_parameters_in_any_order(kind, where):
+    trained = [Parameter("b", 0.7, trainable=True), Parameter("a", 0.3, trainable=True)]
+    pde = PDE("u", "t x", parameters=trained, equations={"e": "u_t + a*u_x - b*u"})
+    net = mlp(2, [8], 1, nn.Tanh) if kind == "stack" else ModifiedMLP(2, 1, 8, 1)
+    for key, error in errors(pde, net, points_for(pde, 20, where, torch.float64), "triton").items():
+        assert error < 1e-12, key
 
 
 def test_derivatives_by_name(where):
