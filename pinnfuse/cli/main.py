@@ -24,7 +24,11 @@ from pinnfuse.errors import BackendUnavailable, ProcessDied
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status: 0, 1 where something failed or is wrong, 2 for a wrong option."""
-    options = _parser().parse_args(arguments)
+    parser, given = _parser(), sys.argv[1:] if arguments is None else arguments
+    if not given:
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(given)
     with _tidy_end():
         return _run(options)
 

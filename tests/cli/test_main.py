@@ -37,7 +37,12 @@ def test_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert "usage: pinnfuse" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("wrong", [["doctr"], ["verify", "--fast"], ["bench", "jets"], ["bench"], []])
+def test_no_command_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "versions, card, memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [["doctr"], ["verify", "--fast"], ["bench", "jets"], ["bench"]])
 def test_a_wrong_command_ends_with_two(wrong: list[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(wrong)
