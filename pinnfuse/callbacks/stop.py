@@ -37,7 +37,11 @@ class GracefulStop(Callback):
             stop = trainer.strategy.reduce_boolean_decision(stop, all=False)
         trainer.should_stop = trainer.should_stop or stop
 
-    def teardown(self, trainer: Trainer, module: LightningModule, stage: str) -> None:
+    def on_train_end(self, trainer: Trainer, module: LightningModule) -> None:
+        """Before Lightning puts back what it found: put back later, its handlers would outlive the fit."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
+
+    def on_exception(self, trainer: Trainer, module: LightningModule, exception: BaseException) -> None:
+        self.on_train_end(trainer, module)

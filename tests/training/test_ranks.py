@@ -45,9 +45,10 @@ def test_refined_points_return_to_their_rank_and_a_new_one_draws_its_own(start, 
     stream = CollocationStream(CollocationDataModule(heat), rank, torch.device("cpu"))
     own = stream.at(0)["interior"].points
     trainer = types.SimpleNamespace(global_rank=rank, global_step=0, train_dataloader=stream)
+    module._trainer = trainer
     refinement = Refinement()
     kept = [torch.rand(64, 2, dtype=own.dtype), torch.rand(64, 2, dtype=own.dtype)]
-    refinement.load_state_dict({"points": kept, "done": 0})
+    refinement.load_state_dict({"points": kept, "count": 64, "done": 0})
     refinement.on_train_start(trainer, module)
     assert torch.equal(stream.at(0)["interior"].points, [*kept, own][rank]) and stream.replaced
 
