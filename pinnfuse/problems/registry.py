@@ -23,6 +23,9 @@ _PROBLEMS: dict[str, tuple[str, ...]] = {
     "advection": ("advection",),
     "poisson": ("poisson", "poisson_nd"),
     "helmholtz": ("helmholtz",),
+    "elasticity": ("elasticity",),
+    "maxwell": ("maxwell",),
+    "vorticity": ("vorticity",),
 }
 
 
