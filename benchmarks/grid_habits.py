@@ -1,6 +1,6 @@
 """What the FlashPDE article advises, measured: products, layouts, batches, precision, memory.
 
-    python benchmarks/grid_habits.py benchmarks/results [quick]
+    python benchmarks/grid_habits.py benchmarks/results [--quick true]
 
     products   x x^T + x at 2048^2 and 1024x512 by 512x256, fused against torch (cuBLAS), TF32 off and on
     layouts    laplacian of 2048^2 fields: contiguous, transposed, every second row, channels last
@@ -8,18 +8,18 @@
     precision  laplacian of a smooth field in float16, bfloat16, float32: time, and error against h
     memory     bytes of a known operation, predicted and counted
 
-Writes `<out>/<machine>/habits.json`. `quick`: small sizes, to see that it runs.
+Writes `<out>/<machine>/habits.json`. `--quick true`: small sizes, to see that it runs.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+from jsonargparse import auto_cli
 
 from pinnfuse.bench import benchmark_operator, benchmark_pair, machine
 from pinnfuse.compat import flashpde
@@ -118,7 +118,7 @@ def memories(device: torch.device, small: bool) -> list[Row]:
     return found
 
 
-def main(out: str, quick: str = "") -> None:
+def main(out: str, quick: bool = False) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     folder = Path(out) / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def main(out: str, quick: str = "") -> None:
     parts = {"products": products, "layouts": layouts, "batches": batches, "precision": precision, "memory": memories}
     for name, part in parts.items():
         try:
-            report[name] = part(device, bool(quick))
+            report[name] = part(device, quick)
         except Exception as fault:  # the others still count
             report[name] = {"failed": f"{type(fault).__name__}: {str(fault).splitlines()[0][:200]}"}
             print(name, report[name])
@@ -134,4 +134,4 @@ def main(out: str, quick: str = "") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    auto_cli(main, description=(__doc__ or "").splitlines()[0])

@@ -1,6 +1,6 @@
 """`grid.sample` and both of its gradients: kernels, our plain torch, and torch's own `grid_sample`.
 
-    python benchmarks/grid_sampling.py benchmarks/results [256,2048]
+    python benchmarks/grid_sampling.py benchmarks/results [--sizes 256,2048]
 
 float32 fields n x n, n^2 points: "swept" near their cells, as in semi-Lagrangian steps; "scattered" anywhere; "crowd"
 in 16 cells, where all shares of the field's gradient meet. Every variant is checked against float64 first; grid_sample
@@ -12,12 +12,12 @@ to see that it runs.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from jsonargparse import auto_cli
 from torch import Tensor
 from torch.nn import functional
 
@@ -109,4 +109,4 @@ def measure(call: Callable[[], Any], device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    auto_cli(main, description=(__doc__ or "").splitlines()[0])

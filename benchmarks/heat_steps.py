@@ -1,6 +1,6 @@
 """Several explicit heat steps a launch against one: microseconds a step as called and as a CUDA graph, per tile.
 
-    python benchmarks/heat_steps.py benchmarks/results [64,256,1024,4096,8192]
+    python benchmarks/heat_steps.py benchmarks/results [--sizes 64,256,1024,4096,8192]
 
 Periodic float32 fields n x n. Every variant is checked against float64 first. "laplacian and sum" is two launches a
 step, "one a launch" what `simulation.heat` does where several cannot be. Writes `<out>/<card>/heat_steps.json`. Without
@@ -10,12 +10,12 @@ a card: one small size, plain torch, to see that it runs.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from jsonargparse import auto_cli
 
 from pinnfuse.bench import machine, timing
 from pinnfuse.grid import Grid, laplacian
@@ -112,4 +112,4 @@ def measure(call: Callable[[], Any], device: torch.device) -> float:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    auto_cli(main, description=(__doc__ or "").splitlines()[0])

@@ -1,17 +1,18 @@
 """Sweep launch configurations of the jet kernels: memory of a chunk, rows of a tile, warps, programs.
 
-    python benchmarks/jet_launches.py benchmarks/results [case:width:precision:points ...] [--keep]
+    python benchmarks/jet_launches.py benchmarks/results [case:width:precision:points ...] [--only TEXT] [--keep]
 
 One line a configuration, each differing from the default in one respect: ms of loss and gradients (replayed from a CUDA
-graph), memory, error. Writes `<out>/<card>/jet_launches.json`; `--keep` also stores the fastest of each
-case where pinnfuse looks for it (`launches.json` in its cache folder). Runs on a CPU too where Triton interprets.
+graph), memory, error. Writes `<out>/<card>/jet_launches.json`; `--only "by a schedule"` measures the default and those
+whose name begins so; `--keep` also stores the fastest of each case where pinnfuse looks for it (`launches.json` in its
+cache folder). With TRITON_INTERPRET=1 and PINNFUSE_INTERPRET=1 it runs on a CPU, to see that it does.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -83,7 +84,7 @@ def rows_of(case: Case, options: dict[str, Launch], name: str) -> dict[str, Any]
     return rows
 
 
-def main(out: Path, names: list[str], keep: bool) -> None:
+def main(out: Path, names: list[str], only: str, keep: bool) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     folder = out / machine.name(device)
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +95,11 @@ def main(out: Path, names: list[str], keep: bool) -> None:
         channels = len(case.plan.space)
         name = choices.key(case.width, channels, precision, device)
         base = launch(case.width, channels, precision, loops(case.plan.space), is_hopper(device))
-        options = sweep(base, case.width)
+        options = {
+            label: option
+            for label, option in sweep(base, case.width).items()
+            if label == "default" or label.startswith(only)
+        }
         rows = report[text] = rows_of(case, options, name)
         times = {label: (row.get("graph_ms") or row["ms"])["median"] for label, row in rows.items() if "ms" in row}
         if keep and times:
@@ -103,5 +108,10 @@ def main(out: Path, names: list[str], keep: bool) -> None:
 
 
 if __name__ == "__main__":
-    arguments = [argument for argument in sys.argv[1:] if argument != "--keep"]
-    main(Path(arguments[0]), arguments[1:], "--keep" in sys.argv)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path, help="results go to OUT/<card>/")
+    parser.add_argument("names", nargs="*", metavar="case:width:precision:points")
+    parser.add_argument("--only", default="", help="names of configurations begin so")
+    parser.add_argument("--keep", action="store_true", help="store the fastest of each case")
+    given = parser.parse_args()
+    main(given.out, given.names, given.only, given.keep)

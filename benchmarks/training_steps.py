@@ -1,6 +1,6 @@
 """Steps per second of training through `Trainer.fit`: plain, captured, with inner steps, with new points every step.
 
-    python benchmarks/training_steps.py benchmarks/results [steps] [rounds]     # plain: a tenth of the steps
+    python benchmarks/training_steps.py benchmarks/results [--steps 3000] [--rounds 3]     # plain: a tenth of the steps
 
 burgers, 6 hidden layers of 64, 4,096 points, Adam. A row is the median over the rounds (variants take turns);
 compilation, capture and the first 200 steps are not counted. Writes `<out>/<card>/training_steps.json`.
@@ -11,12 +11,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from jsonargparse import auto_cli
 from lightning.pytorch import Callback, Trainer
 
 from pinnfuse import problems
@@ -108,4 +108,4 @@ def write(out: str, device: torch.device, steps: int, found: dict[str, list[tupl
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *(int(a) for a in sys.argv[2:]))
+    auto_cli(main, description=(__doc__ or "").splitlines()[0])

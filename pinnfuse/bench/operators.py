@@ -17,7 +17,9 @@ from pinnfuse.bench import machine, results, timing
 from pinnfuse.bench.operator_engines import (
     DTYPES,
     ENGINES,
+    LIMITED,
     OPERATORS,
+    OURS,
     Case,
     Op,
     applies,
@@ -74,7 +76,9 @@ class Settings:
     seconds: float = 0.2
 
     def __post_init__(self) -> None:
-        for option, given, known in (("operators", self.operators, OPERATORS), ("engines", self.engines, ENGINES)):
+        known_engines = tuple(dict.fromkeys((*ENGINES, *OURS)))
+        checked = (("operators", self.operators, (*OPERATORS, *LIMITED)), ("engines", self.engines, known_engines))
+        for option, given, known in checked:
             for name in given:
                 if name not in known:
                     raise ValueError(f"bench ops: `{option}` holds the unknown {name!r}. {nearest(name, known)}")
@@ -117,7 +121,7 @@ def run(settings: Settings, out: str | Path, console: Console | None = None) -> 
                         walled = replace(case, boundary="dirichlet")
                         report["rows"] += measure(walled, ("pinnfuse",), device, settings.seconds, copy, counted)
                 save()
-            for size in settings.small:
+            for size in settings.small if operator in OPERATORS else ():  # of limited schemes there is no eager one
                 report["crossover"].append(crossover(size.case(operator), device, settings.seconds))
             save()
     operator_table.show(report, console)

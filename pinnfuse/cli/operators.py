@@ -22,10 +22,14 @@ def bench_parser() -> ArgumentParser:
     against = "eager-roll,eager-slice,conv,compile,fourier,coordinates"
     sizes = "512,2048,2048x8,8192,16777216^1,256^3,2048x8:float64,2048x8:float16,2048x8:bfloat16"
     small = "32,64,128,256,512,1024,4096^1,32^3"
-    parser.add_argument("--operators", type=str, default=operators, help="comma-separated")
+    parser.add_argument(
+        "--operators", type=str, default=operators, help="comma-separated; also convection van_leer, convection weno5"
+    )
     parser.add_argument("--sizes", type=str, default=sizes, help="comma-separated: n[^dimension][xbatch][:dtype]")
     parser.add_argument("--small", type=str, default=small, help="sizes as called, against eager")
-    parser.add_argument("--against", type=str, default=against, help="comma-separated")
+    parser.add_argument(
+        "--against", type=str, default=against, help="comma-separated; also kernel, torch: ours, each path"
+    )
     parser.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     parser.add_argument("--seconds", type=float, default=0.2, help="time to spend on each number")
     parser.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")

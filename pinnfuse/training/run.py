@@ -48,8 +48,10 @@ class Run(TrainingRun):
         say("computing the reference solution (kept for later runs)")
         self.problem.evaluation_points()
         if self.trainer.strategy.root_device.type == "cpu" and self.trainer.world_size == 1:
-            say("choosing the number of threads")
-            self.config.threads = use_threads(cores.wanted(self.config.threads), self.module, self.data)
+            wanted = cores.wanted(self.config.threads)
+            if wanted is None:
+                say("choosing the number of threads")
+            self.config.threads = use_threads(wanted, self.module, self.data)
 
     def finish(self) -> Summary:
         """Compare with the reference, write `summary.json` and `figures/`; returns the summary."""

@@ -40,6 +40,28 @@ def test_engines_agree_with_float64(operator, n, dimension, dtype):
         assert reference(case)(*inputs).shape == build("fourier", case)(*inputs).shape
 
 
+def test_limited_schemes_have_only_our_paths(tmp_path):
+    options = [
+        "--sizes",
+        "16x2",
+        "--small",
+        "8",
+        "--operators",
+        "convection weno5",
+        "--against",
+        "eager-roll,conv,torch",
+    ]
+    assert main(["bench", "ops", *options, "--device", "cpu", "--seconds", "0.01", "--out", str(tmp_path)]) == 0
+    report = json.loads(next(tmp_path.glob("*/ops.json")).read_text())
+    assert [(row["boundary"], row["engine"]) for row in report["rows"]] == [
+        ("periodic", "pinnfuse"),
+        ("periodic", "torch"),
+        ("dirichlet", "pinnfuse"),
+    ]
+    assert all(row["error"] < operators.BOUND["float32"] and "forward" in row for row in report["rows"])
+    assert report["crossover"] == []
+
+
 def test_fourier_converges_to_the_same():
     """The spacing is 1/2 whatever the number of points, so waves are longer on more points."""
     errors = []
