@@ -7,6 +7,7 @@ its input.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,6 +57,9 @@ class ForwardModeEngine(ChunkedEngine):
 
 FORWARD_MODE_CHUNK = 4096
 
+_one_at_a_time = threading.RLock()
+"""Torch counts the levels of forward mode for all threads together, and `functional_call` changes the module."""
+
 
 def forward_mode_outputs(
     f: Callable[[Tensor], Tensor],
@@ -64,7 +68,7 @@ def forward_mode_outputs(
     check: Callable[[Tensor, int], None],
 ) -> Tensor:
     """[R, N]: column `c` of `d^alpha f` for each request (alpha, c); `check` sees the value of f first."""
-    with Decomposed():
+    with _one_at_a_time, Decomposed():
         value = f(points)
         check(value, points.shape[0])
         fields: dict[MultiIndex, Tensor] = {(0,) * points.shape[1]: value}

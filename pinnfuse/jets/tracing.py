@@ -8,6 +8,7 @@ once (random numbers, a forward that changes the module) is refused.
 from __future__ import annotations
 
 import operator
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -54,7 +55,14 @@ def _traced(net: nn.Module, in_width: int) -> tuple[fx.Graph, Reads]:
     before = [(m, {name: _copy(value) for name, value in m.__dict__.items()}) for m in modules_of(net)]
     state, reads, draws = torch.random.get_rng_state(), Reads(), _Draws()
     try:
-        with warnings.catch_warnings(), torch.inference_mode(False), torch.enable_grad(), reads.watching(net), draws:
+        with (
+            _one_at_a_time,
+            warnings.catch_warnings(),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            reads.watching(net),
+            draws,
+        ):
             warnings.filterwarnings("ignore", message="Was not able to add assertion")
             graph = Tracer(in_width, reads).trace(net, concrete_args=_defaults(net))
         for node in graph.nodes:
@@ -73,6 +81,10 @@ def _traced(net: nn.Module, in_width: int) -> tuple[fx.Graph, Reads]:
     if reads.problem:
         raise NotRecognised(reads.problem)
     return graph, reads
+
+
+_one_at_a_time = threading.RLock()
+"""fx replaces methods of `nn.Module` for all threads while it traces; of two at once, one would leave its own there."""
 
 
 class _Draws(TorchDispatchMode):
@@ -220,6 +232,13 @@ class Tracer(fx.Tracer):
     def __init__(self, in_width: int, reads: Reads):
         super().__init__()
         self.in_width, self.reads = in_width, reads
+        self.thread = threading.get_ident()
+
+    def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """What another thread calls meanwhile is no part of this graph."""
+        if threading.get_ident() != self.thread:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         """A graph has no modes: what runs inside one would lose it."""
@@ -234,6 +253,8 @@ class Tracer(fx.Tracer):
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """Every tensor attribute is looked up at each call; fx would compute with buffers while it traces."""
+        if threading.get_ident() != self.thread:
+            return attr_val
         if isinstance(attr_val, Tensor) and not isinstance(attr_val, nn.Parameter):
             name = self.tensor_attrs.get(attr_val) or next(
                 (n for n, b in self.root.named_buffers() if b is attr_val), None

@@ -293,6 +293,61 @@ def test_random_numbers_of_another_thread_are_not_the_forwards(monkeypatch):
     assert not torch.equal(drawn[-1], drawn[-2])
 
 
+def test_a_network_is_read_while_other_threads_use_theirs(monkeypatch):
+    """fx replaces methods of `nn.Module` for all threads: others compute as always, and another trace waits."""
+    true, call, points = tracing.Tracer.trace, nn.Module.__call__, torch.rand(9, 2)
+    nets = [Net(lambda net, x: net.b(torch.tanh(net.a(x * net.buffer_s))), buffer_s=torch.ones(2)) for _ in range(3)]
+    losses, values, begun, others = [], [], threading.Event(), []
+
+    def lose(net):
+        loss = FusedResidualLoss(BURGERS, backend="torch")
+        losses.append((loss.explain(net, points).path, loss(net, points)))
+
+    def beside_others(self, *arguments, **named):
+        if not begun.is_set():
+            begun.set()
+            others.extend(threading.Thread(target=lose, args=(net,)) for net in nets[1:])
+            for other in others:
+                other.start()
+        return true(self, *arguments, **named)
+
+    def meanwhile(net, x):
+        if threading.current_thread() is threading.main_thread() and not values:
+            user = threading.Thread(target=lambda: values.append(nets[1](points)))
+            user.start()
+            user.join()
+        return net.b(torch.tanh(net.a(x * net.buffer_s)))
+
+    monkeypatch.setattr(tracing.Tracer, "trace", beside_others)
+    nets[0].f = meanwhile
+    lose(nets[0])
+    for other in others:
+        other.join()
+    assert nn.Module.__call__ is call
+    torch.testing.assert_close(values, [nets[1](points)])
+    assert [path for path, _ in losses] == ["closed form"] * 3
+
+
+def test_forward_mode_of_several_threads():
+    """Torch counts its levels for all threads together."""
+    nets = [Net(lambda net, x: net.b(functional.layer_norm(net.a(x), (8,)))) for _ in range(4)]
+    points, found = torch.rand(9, 2), {}
+    start = threading.Barrier(len(nets))
+
+    def lose(net):
+        start.wait()
+        found[net] = [float(FusedResidualLoss(BURGERS, backend="torch")(net, points)) for _ in range(10)]
+
+    threads = [threading.Thread(target=lose, args=(net,)) for net in nets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for net in nets:
+        truth = float(FusedResidualLoss(BURGERS, backend="autograd")(net, points))
+        assert found[net] == pytest.approx([truth] * 10, rel=1e-4)
+
+
 def test_fixed_features_of_a_generator_of_their_own():
     net = Net(lambda net, x: net.b(torch.tanh(net.a(x * torch.rand(2, generator=torch.Generator().manual_seed(3))))))
     assert FusedResidualLoss(BURGERS, "torch").explain(net, torch.rand(9, 2)).path == "closed form"
