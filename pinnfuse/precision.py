@@ -18,7 +18,7 @@ _FROM_TORCH = {"highest": "float32", "high": "tf32", "medium": "bf16x3"}
 _TO_TORCH = {name: switch for switch, name in _FROM_TORCH.items()}
 
 
-def resolve(precision: str | None, dtype: torch.dtype) -> str:
+def resolve(precision: str | None, dtype: torch.dtype, caller: str = "FusedResidualLoss") -> str:
     """One of "float64", "float32", "tf32", "bf16x3".
 
     Raises:
@@ -26,19 +26,19 @@ def resolve(precision: str | None, dtype: torch.dtype) -> str:
     """
     if precision is not None and precision not in (*_TO_TORCH, *_FROM_TORCH, "float64"):
         raise ValueError(
-            "FusedResidualLoss: `precision` must be None, 'float32', 'tf32', 'bf16x3', 'float64' (or torch's "
+            f"{caller}: `precision` must be None, 'float32', 'tf32', 'bf16x3', 'float64' (or torch's "
             f"'highest', 'high', 'medium'); got {precision!r}."
         )
     if dtype == torch.float64:
         if precision not in (None, "float64"):
             raise ValueError(
-                f"FusedResidualLoss: `precision={precision!r}` asks for less than the network's float64. Use "
+                f"{caller}: `precision={precision!r}` asks for less than the network's float64. Use "
                 "precision=None with a float64 network, or convert the network with net.float()."
             )
         return "float64"
     if precision == "float64":
         raise ValueError(
-            "FusedResidualLoss: `precision='float64'` needs a float64 network; got float32. Convert both with "
+            f"{caller}: `precision='float64'` needs a float64 network; got float32. Convert both with "
             "net.double() and points.double()."
         )
     name = precision or matmul_precision()

@@ -355,6 +355,9 @@ def derivatives(
         BackendUnavailable: an explicit backend cannot run here.
     """
     caller = "derivatives"
+    for argument, given in {"fields": fields, "coordinates": coordinates}.items():
+        if not isinstance(given, Sequence) or not given:
+            raise ValueError(f'{caller}: `{argument}` must be names like "u v" or ["u", "v"]; got {given!r}.')
     field_names, coordinate_names = split_names(fields), split_names(coordinates)
     backends.check_name(backend, caller)
     net = checks.unwrap(net, caller)
@@ -366,7 +369,7 @@ def derivatives(
     space, requests = derivative_plan(field_names, coordinate_names, jets)
     with (
         precisions.no_autocast(points.device.type),
-        precisions.torch_matmul(resolved := precisions.resolve(precision, points.dtype)),
+        precisions.torch_matmul(resolved := precisions.resolve(precision, points.dtype, caller)),
     ):
         choice = backends.choose(backend, net, points, space, None)
         if choice.backend == "autograd":

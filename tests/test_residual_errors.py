@@ -95,6 +95,18 @@ BAD = {
         lambda: derivatives(stack(3, 2), POINTS, ["u_t"], fields="u v", coordinates="t x"),
         r"`net` must run on points \[N, 2\]",
     ),
+    "fields of derivatives": (
+        lambda: derivatives(stack(2, 2), POINTS, ["u_t"], fields=None, coordinates="t x"),
+        "derivatives: `fields` must be names like .* got None",
+    ),
+    "coordinates of derivatives": (
+        lambda: derivatives(stack(2, 2), POINTS, ["u_t"], fields="u v", coordinates=""),
+        "derivatives: `coordinates` must be names",
+    ),
+    "precision of derivatives": (
+        lambda: derivatives(stack(2, 2), POINTS, ["u_t"], fields="u v", coordinates="t x", precision="fp8"),
+        "derivatives: `precision` must be",
+    ),
     "names type": (lambda: derivatives(stack(2, 2), POINTS, "u_x", fields="u v", coordinates="t x"), "must be a list"),
 }
 

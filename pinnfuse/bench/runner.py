@@ -59,7 +59,7 @@ class Settings:
         check_name(self.backend, "bench jets")
         for name in self.precisions:
             if self.dtype == "float32":
-                precisions.resolve(name, torch.float32)
+                precisions.resolve(name, torch.float32, "bench jets")
             elif name not in ("float32", "float64"):  # the former is the default
                 raise ValueError(f"bench jets: `precision` {name!r} needs `dtype` float32; got {self.dtype!r}.")
 

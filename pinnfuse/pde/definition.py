@@ -64,10 +64,10 @@ class PDE:
     ) -> None:
         if coordinates is None:
             coordinates = _common_arguments(fields)
-        self.fields: tuple[str, ...] = _names(fields)
-        self.coordinates: tuple[str, ...] = _names(coordinates)
+        self.fields: tuple[str, ...] = _names("fields", fields)
+        self.coordinates: tuple[str, ...] = _names("coordinates", coordinates)
         self.parameters: dict[str, Parameter] = _parameters(parameters)
-        self.data: tuple[str, ...] = _names(data)
+        self.data: tuple[str, ...] = _names("data", data)
         if name is not None and not isinstance(name, str):
             raise ValueError(f"PDE: `name` must be text; got {name!r}.")
         self.name = name
@@ -186,14 +186,14 @@ def _describe(parameter: Parameter) -> str:
     return f"{parameter.name} = {parameter.value!r}" + (f" ({', '.join(kinds)})" if kinds else "")
 
 
-def _names(names: Any) -> tuple[str, ...]:
+def _names(argument: str, names: Any) -> tuple[str, ...]:
     """Names from text, from a sequence of text, symbols, functions or Data, or from one of these."""
     if isinstance(names, str):
         return split_names(names)
     if isinstance(names, Data | sympy.Basic):
         names = (names,)
     if not isinstance(names, Sequence):
-        raise ValueError(f'PDE: names must be text like "u v p" or a sequence of names; got {names!r}.')
+        raise ValueError(f'PDE: `{argument}` must be text like "u v p" or a sequence of names; got {names!r}.')
     return tuple(
         str(name.func)
         if isinstance(name, AppliedUndef)
