@@ -22,7 +22,8 @@ import torch
 
 from pinnfuse.bench import machine
 from pinnfuse.bench.cases import Case
-from pinnfuse.bench.runner import Settings, measure
+from pinnfuse.bench.runner import measure
+from pinnfuse.bench.settings import Settings
 from pinnfuse.kernels.jets import choices
 from pinnfuse.kernels.jets.config import Launch, is_hopper, launch
 from pinnfuse.kernels.jets.looped import loops

@@ -10,16 +10,31 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 from rich.console import Console
 from rich.markup import escape
 
 from pinnfuse.cli import compiling, fluid, grid, operators, physarum, profiling
-from pinnfuse.cli.parsing import names
+from pinnfuse.cli.parsing import PlainParser, names
 from pinnfuse.cli.progress import progress
 from pinnfuse.errors import BackendUnavailable, ProcessDied
+
+if TYPE_CHECKING:
+    from pinnfuse.bench import Settings
+
+
+_JETS = {
+    "cases": ("navier_stokes,burgers,poisson_10,kdv,plate", "comma-separated"),
+    "widths": ("64,128", "comma-separated"),
+    "depths": ("6", "comma-separated"),
+    "points": ("65536", "comma-separated"),
+    "dtype": ("float32", "float32 or float64"),
+    "precision": ("float32", "comma-separated: float32, tf32, bf16x3"),
+    "against": ("autograd,torch", "of autograd, torch, torch-compile, jax; may be empty"),
+}
+"""What to measure, without `--suite`: default and help of each option."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,16 +118,10 @@ def _parser() -> ArgumentParser:
     bench = ArgumentParser(description="Measure speed and memory on this machine.")
     commands.add_subcommand("bench", bench, help="time and memory against other engines")
     kinds = bench.add_subcommands()
-    jets = ArgumentParser(description="Loss and parameter gradients of residuals, checked before they are timed.")
-    jets.add_argument("--cases", type=str, default="navier_stokes,burgers,poisson_10,kdv,plate", help="comma-separated")
-    jets.add_argument("--widths", type=str, default="64,128", help="comma-separated")
-    jets.add_argument("--depths", type=str, default="6", help="comma-separated")
-    jets.add_argument("--points", type=str, default="65536", help="comma-separated")
-    jets.add_argument("--dtype", type=str, default="float32", help="float32 or float64")
-    jets.add_argument("--precision", type=str, default="float32", help="comma-separated: float32, tf32, bf16x3")
-    jets.add_argument(
-        "--against", type=str, default="autograd,torch", help="of autograd, torch, torch-compile, jax; may be empty"
-    )
+    jets = PlainParser(description="Loss and parameter gradients of residuals, checked before they are timed.")
+    jets.add_argument("--suite", type=str, default=None, help="cases with their sizes and engines: goals, quick")
+    for name, (default, text) in _JETS.items():
+        jets.add_argument(f"--{name}", type=str, default=None, help=f"{text} (default: {default})")
     jets.add_argument("--backend", type=str, default="auto", help="the backend of ours")
     jets.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     jets.add_argument("--seconds", type=float, default=2.0, help="time to spend on each engine of each case")
@@ -171,22 +180,39 @@ def _verify(options: Namespace) -> int:
 
 
 def _bench_jets(options: Namespace) -> int:
-    from pinnfuse.bench import Settings, run
+    from pinnfuse.bench import run
 
+    device = _device(options.device)
+    rows = run(_jets_settings(options, str(device)), options.out, options.logger, _console(), options.suite)
+    return 1 if any("failed" in row for row in rows) else 0
+
+
+def _jets_settings(options: Namespace, device: str) -> list[Settings]:
+    from pinnfuse.bench import Settings, suite
+
+    if options.suite is not None:
+        given = [f"--{name}" for name in _JETS if options[name] is not None]
+        if given:
+            raise ValueError(
+                f"--suite: {options.suite!r} has cases, sizes and engines of its own; got {', '.join(given)} "
+                f"beside it. Leave out one or the other."
+            )
+        entries = suite.get(options.suite)
+        return [entry.settings(device, options.seconds, options.backend) for entry in entries]
+    chosen = {name: default if options[name] is None else options[name] for name, (default, _) in _JETS.items()}
     settings = Settings(
-        cases=names(options.cases),
-        widths=_integers("--widths", options.widths),
-        depths=_integers("--depths", options.depths),
-        points=_integers("--points", options.points),
-        dtype=options.dtype,
-        precisions=names(options.precision),
+        cases=names(chosen["cases"]),
+        widths=_integers("--widths", chosen["widths"]),
+        depths=_integers("--depths", chosen["depths"]),
+        points=_integers("--points", chosen["points"]),
+        dtype=chosen["dtype"],
+        precisions=names(chosen["precision"]),
         backend=options.backend,
-        against=names(options.against),
-        device=str(_device(options.device)),
+        against=names(chosen["against"]),
+        device=device,
         seconds=options.seconds,
     )
-    rows = run(settings, options.out, options.logger, _console())
-    return 1 if any("failed" in row for row in rows) else 0
+    return [settings]
 
 
 def _console(**options: bool) -> Console:

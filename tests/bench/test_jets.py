@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from pinnfuse import BackendUnavailable, FusedResidualLoss
-from pinnfuse.bench import Settings, engines, peers, run, runner, timing
+from pinnfuse.bench import Settings, engines, measurement, peers, run, suite, timing
 from pinnfuse.bench.cases import PDES, Case
 from pinnfuse.cli.main import main
 from tests.tracking.offline import read
@@ -54,7 +54,7 @@ def test_jax_gives_the_same() -> None:
     pytest.importorskip("jax", reason="jax is not installed")
     problem = case("burgers", "float32")
     step, _ = engines.build("jax", problem)
-    assert runner._error(step, problem.inputs(1)[0], runner._truth(problem, problem.inputs(1)[0])) < 1e-5
+    assert measurement._error(step, problem.inputs(1)[0], measurement._truth(problem, problem.inputs(1)[0])) < 1e-5
 
 
 @pytest.mark.parametrize(("order", "z"), [(k, z) for k in range(5) for z in (-1.3, 0.2)])
@@ -122,7 +122,7 @@ def test_a_wrong_reference_stops_everything(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(engines, "build", wrong)
     with pytest.raises(RuntimeError, match="disagrees with nested autograd"):
-        runner._truth(case("burgers"), case("burgers").inputs(1)[0])
+        measurement._truth(case("burgers"), case("burgers").inputs(1)[0])
 
 
 @pytest.mark.parametrize(
@@ -138,6 +138,49 @@ def test_a_wrong_reference_stops_everything(monkeypatch: pytest.MonkeyPatch) -> 
 def test_settings_name_what_is_wrong(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--suite quik", "unknown `suite` 'quik'. Did you mean 'quick'"),
+        ("--suite quick --widths 8 --against=", "got --widths, --against beside it"),
+    ],
+)
+def test_options_that_do_not_go_together(options: str, message: str, tmp_path: Path, capsys) -> None:
+    assert main(["bench", "jets", *options.split(), "--device", "cpu", "--out", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_every_entry_of_a_suite_is_one_case() -> None:
+    for name, entries in suite.SUITES.items():
+        cases = [case for entry in entries for case in entry.settings("cpu", 0.1).expand()]
+        assert len(cases) == len(entries) == len(set(entries)), name
+        rows = [measurement.blank(case, "pinnfuse") for case in cases]
+        for k, row in enumerate(rows):
+            assert [entry.describes(row) for entry in entries] == [j == k for j in range(len(entries))]
+    assert len(suite.SUITES["goals"]) == 20
+
+
+def test_goals_are_judged_by_the_rows_of_a_case() -> None:
+    def row(engine: str, ms: float, **more: object) -> dict:
+        return {"engine": engine, "ms": {"median": ms}, **more}
+
+    rows = [row("pinnfuse", 3.0, graph_ms={"median": 2.0}, memory_mb=50.0), row("torch-compile", 6.0), row("jax", 5.0)]
+    wanted = {
+        (2.0, "ms"): (2.0, True),  # of the captured step
+        (1.9, "ms"): (2.0, False),
+        (50.0, "MB"): (50.0, True),
+        (49.0, "MB"): (50.0, False),
+        (2.5, "best peer"): (2.5, True),
+        (2.6, "best peer"): (2.5, False),
+        (3.0, "torch.compile"): (3.0, True),
+        (5.0, "nested"): (None, None),
+    }
+    for (bound, of), (measured, met) in wanted.items():
+        text = f"{bound:g} {of}" if of in ("ms", "MB") else f"{bound:g}x {of}"
+        assert suite.Goal(bound, of).judged(rows) == {"text": text, "measured": measured, "met": met}
+        assert suite.Goal(bound, of).judged(rows[1:])["met"] is None
 
 
 def test_engines_take_turns() -> None:
@@ -168,7 +211,7 @@ def test_rows_reach_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (row,) = run(Settings(["burgers"], [8], [1], [32], against=[], seconds=0.01), tmp_path, logger="wandb")
     (folder,) = tmp_path.iterdir()
     found = read(folder)
-    assert found.config["settings"]["cases"] == ["burgers"]
+    assert found.config["settings"][0]["cases"] == ["burgers"]
     (logged,) = found.rows
     table = json.loads((found.files / logged["rows.path"]).read_text())
     (values,) = table["data"]
