@@ -20,6 +20,7 @@ from pinnfuse import precision as precisions
 from pinnfuse.bench import peers
 from pinnfuse.bench.cases import Case
 from pinnfuse.errors import nearest
+from pinnfuse.files import cache_directory
 
 Step = Callable[[Tensor], tuple[Any, Sequence[Any]]]
 """What it returns has `.double()`, which gives a tensor."""
@@ -75,6 +76,7 @@ def _jax(case: Case) -> tuple[Step, str]:
         raise BackendUnavailable("jax is not installed")
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of the card
     jax = importlib.import_module("jax")
+    _keep_compiled(jax)
     platform = "gpu" if case.device.type == "cuda" else "cpu"
     if jax.default_backend() != platform:
         raise BackendUnavailable(f"jax runs on {jax.default_backend()} here, not on {platform}")
@@ -100,6 +102,13 @@ def _jax(case: Case) -> tuple[Step, str]:
     last: list[Any] = [None]
     step.wait = lambda: jax.block_until_ready(last[0])  # type: ignore[attr-defined]
     return step, "collapsed jets, jax.jit"
+
+
+def _keep_compiled(jax: Any) -> None:
+    """Compiled code stays on disk, as torch.compile's and Triton's does by default."""
+    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(cache_directory() / "jax")
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 class _Lazy:

@@ -114,8 +114,9 @@ class Measurement:
 
 
 def _out_of_memory(fault: Exception) -> bool:
-    """Of the card: torch's own error, or the one of jax, which is not imported here."""
-    return isinstance(fault, torch.OutOfMemoryError) or "RESOURCE_EXHAUSTED" in str(fault)
+    """Of the card: torch's own error, or what the driver, a library or jax, which is not imported here, say of it."""
+    signs = ("out of memory", "RESOURCE_EXHAUSTED", "ALLOC_FAILED")
+    return isinstance(fault, torch.OutOfMemoryError) or any(sign in str(fault) for sign in signs)
 
 
 def _ratios(rows: Mapping[str, Row]) -> None:

@@ -125,6 +125,10 @@ def _parser() -> ArgumentParser:
     jets.add_argument("--backend", type=str, default="auto", help="the backend of ours")
     jets.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or cuda:1")
     jets.add_argument("--seconds", type=float, default=2.0, help="time to spend on each engine of each case")
+    jets.add_argument("--ready", type=int, default=1, help="processes that make cases ready; 1: this one, case by case")
+    jets.add_argument(
+        "--ready-seconds", type=float, default=None, help="with --ready 2 or more, most before the first is timed: 600"
+    )
     jets.add_argument("--out", type=str, required=True, help="folder; results go to OUT/<card or processor>/")
     jets.add_argument("--logger", type=str, default=None, help="wandb, or nothing")
     kinds.add_subcommand("jets", jets, help="loss and parameter gradients of residuals")
@@ -183,7 +187,11 @@ def _bench_jets(options: Namespace) -> int:
     from pinnfuse.bench import run
 
     device = _device(options.device)
-    rows = run(_jets_settings(options, str(device)), options.out, options.logger, _console(), options.suite)
+    if options.ready_seconds is not None and options.ready == 1:
+        raise ValueError("--ready-seconds: only counts with --ready 2 or more; got --ready 1. Leave it out.")
+    seconds = 600.0 if options.ready_seconds is None else options.ready_seconds
+    settings = _jets_settings(options, str(device))
+    rows = run(settings, options.out, options.logger, _console(), options.suite, options.ready, seconds)
     return 1 if any("failed" in row for row in rows) else 0
 
 

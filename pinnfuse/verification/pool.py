@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import platform
-import signal
-import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
-from types import ModuleType
 from typing import Any, Protocol
 
 import torch
+
+from pinnfuse.workers import Worker
 
 LIMIT = 1800.0
 """Seconds after which a comparison is stopped: a kernel that never ends, for example."""
@@ -98,9 +94,8 @@ def failure(error: Exception, device: torch.device) -> str:
 
 
 @dataclass
-class _Worker:
-    process: Any
-    connection: Connection
+class _Busy:
+    worker: Worker
     task: int
     since: float
 
@@ -113,79 +108,61 @@ class _Pool:
     report: Callable[[str], None]
     limit: float
     found: dict[int, list[Any]] = field(default_factory=dict)
-    workers: list[_Worker] = field(default_factory=list)
+    busy: list[_Busy] = field(default_factory=list)
 
     def run(self) -> list[Any]:
         order = sorted(range(len(self.tasks)), key=lambda k: -self.tasks[k].seconds)
         queue = deque(order)
         try:
             while len(self.found) < len(self.tasks):
-                while queue and len(self.workers) < self.jobs:
+                while queue and len(self.busy) < self.jobs:
                     self._start(queue.popleft())
-                ready = wait([worker.connection for worker in self.workers], timeout=0.5)
-                for worker in list(self.workers):
-                    if worker.connection in ready:
-                        self._hear(worker, queue)
-                    elif time.monotonic() - worker.since > self.limit:
-                        self._end(worker, f"no answer after {self.limit:.0f} s, stopped")
+                ready = wait([one.worker.connection for one in self.busy], timeout=0.5)
+                for one in list(self.busy):
+                    if one.worker.connection in ready:
+                        self._hear(one, queue)
+                    elif time.monotonic() - one.since > self.limit:
+                        self._end(one, f"no answer after {self.limit:.0f} s, stopped")
                 self._tell()
         finally:
-            for worker in self.workers:
-                worker.process.kill()
-            for worker in self.workers:
-                worker.process.join()
+            for one in self.busy:
+                one.worker.kill()
+            for one in self.busy:
+                one.worker.end()
         return [row for k in range(len(self.tasks)) for row in self.found[k]]
 
     def _start(self, task: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        threads = max(1, torch.get_num_threads() // self.jobs)
-        process = context.Process(target=_serve, args=(theirs, str(self.device), threads), daemon=True)
-        with _deaf_to_interrupts(), _without_main():
-            process.start()
-        theirs.close()  # so that the end of the process is the end of the pipe
-        with suppress(OSError):
-            ours.send(self.tasks[task])
-        self.workers.append(_Worker(process, ours, task, time.monotonic()))
+        worker = Worker(_serve, str(self.device), max(1, torch.get_num_threads() // self.jobs))
+        self.busy.append(_Busy(worker, task, time.monotonic()))
+        worker.send(self.tasks[task])
 
-    def _hear(self, worker: _Worker, queue: deque[int]) -> None:
+    def _hear(self, one: _Busy, queue: deque[int]) -> None:
         """An answer, or the end of the pipe."""
         try:
-            rows, sound = worker.connection.recv()
+            rows, sound = one.worker.connection.recv()
         except (EOFError, OSError):  # OSError: it died within an answer
-            worker.process.join()
-            self._end(worker, _how(worker.process.exitcode))
+            self._end(one, one.worker.died())
             return
-        self.found[worker.task] = rows
+        self.found[one.task] = rows
         if not sound or not queue:
-            self._end(worker)
+            self._end(one)
             return
-        worker.task, worker.since = queue.popleft(), time.monotonic()
-        with suppress(OSError):  # it has died meanwhile, and the end of its pipe will say so
-            worker.connection.send(self.tasks[worker.task])
+        one.task, one.since = queue.popleft(), time.monotonic()
+        one.worker.send(self.tasks[one.task])
 
-    def _end(self, worker: _Worker, why: str = "") -> None:
-        worker.process.kill()
-        worker.process.join()
-        worker.connection.close()
-        self.workers.remove(worker)
+    def _end(self, one: _Busy, why: str = "") -> None:
+        one.worker.end()
+        self.busy.remove(one)
         if why:
-            self.found[worker.task] = [self.tasks[worker.task].lost(why)]
+            self.found[one.task] = [self.tasks[one.task].lost(why)]
 
     def _tell(self) -> None:
         text = f"{len(self.found)} of {len(self.tasks)}"
-        if self.workers:
-            oldest = min(self.workers, key=lambda worker: worker.since)
-            others = f", {len(self.workers) - 1} others" if len(self.workers) > 1 else ""
+        if self.busy:
+            oldest = min(self.busy, key=lambda one: one.since)
+            others = f", {len(self.busy) - 1} others" if len(self.busy) > 1 else ""
             text += f": {self.tasks[oldest.task].label} ({time.monotonic() - oldest.since:.0f} s){others}"
         self.report(text)
-
-
-def _how(status: int | None) -> str:
-    """How a process ended, from its exit code."""
-    if status is not None and status < 0:
-        return f"its process was ended by signal {signal.Signals(-status).name}: report this line"
-    return f"its process ended with status {status}: report this line"
 
 
 def _serve(connection: Connection, device: str, threads: int) -> None:
@@ -198,27 +175,3 @@ def _serve(connection: Connection, device: str, threads: int) -> None:
         except EOFError:
             return
         connection.send(_attempt(task, torch.device(device)))
-
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """A process that is started in here does not run the program of this one again, which may be no file (stdin)."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """A process that is started in here leaves Ctrl-C to this one, which ends it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -145,11 +145,53 @@ def test_settings_name_what_is_wrong(options: dict, message: str) -> None:
     [
         ("--suite quik", "unknown `suite` 'quik'. Did you mean 'quick'"),
         ("--suite quick --widths 8 --against=", "got --widths, --against beside it"),
+        ("--suite quick --ready 0", "`ready` must be 1 or more"),
+        ("--suite quick --ready 2 --ready-seconds 0", "`ready_seconds` positive"),
+        ("--suite quick --ready-seconds 10", "--ready-seconds: only counts with --ready 2 or more"),
     ],
 )
 def test_options_that_do_not_go_together(options: str, message: str, tmp_path: Path, capsys) -> None:
     assert main(["bench", "jets", *options.split(), "--device", "cpu", "--out", str(tmp_path)]) == 1
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_what_ran_out_of_memory_beside_others_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    build, calls = engines.build, []
+
+    def short(name: str, problem: Case, net: torch.nn.Module | None = None):
+        calls.append(name)
+        if name == "autograd" and net is None and calls.count("autograd of the case") == 0:
+            calls.append("autograd of the case")
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 72348000000 bytes.")
+        return build(name, problem, net)
+
+    monkeypatch.setattr(engines, "build", short)
+    settings = Settings(["burgers"], [8], [1], [32], seconds=0.01)
+    found = measurement.Measurement(next(settings.expand()), settings)
+    found.add("pinnfuse")
+    assert found.add("autograd")["skipped"] == "out of memory" and list(found.steps) == ["pinnfuse"]
+    ours, peer = found.timed()
+    assert ours["engine"] == "pinnfuse" and peer["engine"] == "autograd"
+    assert "ms" in ours and "ms" in peer and "skipped" not in peer
+
+
+def test_a_suite_gets_ready_side_by_side(tmp_path: Path) -> None:
+    options = "--suite quick --ready 2 --seconds 0.01 --device cpu"
+    assert main(["bench", "jets", *options.split(), "--out", str(tmp_path)]) == 0
+    (folder,) = tmp_path.iterdir()
+    report = json.loads((folder / "jets.json").read_text())
+    entries = suite.get("quick")
+    assert report["suite"] == "quick" and report["ready"] == {"processes": 2, "seconds": 600.0}
+    assert [one["cases"] for one in report["settings"]] == [[entry.name] for entry in entries]
+    rows = report["rows"]
+    expected = [(entry.name, engine) for entry in entries for engine in ("pinnfuse", *entry.against)]
+    assert [(row["name"], row["engine"]) for row in rows] == expected
+    assert all("ms" in row or (row["engine"] == "jax" and "skipped" in row) for row in rows)
+    for entry in entries:
+        case = [row for row in rows if entry.describes(row)]
+        assert case[0]["goals"] == [goal.judged(case) for goal in entry.goals]
+        assert not any("goals" in row for row in case[1:])
+    assert "times_ours" not in rows[0] and rows[1]["times_ours"] > 0
 
 
 def test_every_entry_of_a_suite_is_one_case() -> None:
