@@ -81,8 +81,14 @@ def _weights(given: Weights, names: list[str], caller: str) -> Tensor:
         if unknown:
             raise ValueError(f"{caller}: `equation_weights` names {unknown}, but the equations are {names}.")
         given = [given.get(name, 1.0) for name in names]
+    if isinstance(given, Tensor) and given.requires_grad:
+        raise ValueError(
+            f"{caller}: `equation_weights` must be numbers without gradient, since a copy is kept; got a tensor that "
+            "requires one. Use .detach(), or assign trained weights afterwards: loss_fn.equation_weights = weights."
+        )
+    dtype = given.dtype if isinstance(given, Tensor) and given.is_floating_point() else torch.get_default_dtype()
     try:
-        weights = torch.ones(len(names)) if given is None else torch.as_tensor(given, dtype=torch.get_default_dtype())
+        weights = torch.ones(len(names)) if given is None else torch.as_tensor(given, dtype=dtype)
     except (TypeError, ValueError, RuntimeError):
         weights = torch.empty(0)  # refused below
     if tuple(weights.shape) != (len(names),) or bool((weights < 0).any()) or not bool(torch.isfinite(weights).all()):

@@ -85,7 +85,7 @@ class FusedResidualLoss(ResidualModule):
         backend: "auto", "torch", "triton" or "autograd" (see `pinnfuse.backends`). An explicit choice never falls back.
         precision: None follows `torch.get_float32_matmul_precision()`; "float32", "tf32" or "bf16x3" overrides it.
         equation_weights: one number per equation, by name or in order; 1 by default. Kept as a buffer: it may be
-            changed in place while training.
+            changed in place while training, and another tensor assigned, an `nn.Parameter` for trained ones.
         check_finite: look for NaN and Inf in points and weights, and for negative weights, at every call
             (synchronises a GPU).
 

@@ -151,6 +151,24 @@ def test_weights(backend, shape):
     torch.testing.assert_close(got, truth)
 
 
+@pytest.mark.parametrize("backend", ["torch", "autograd"])
+def test_equation_weights_may_be_trained(backend):
+    """Assigned, they are what the optimiser changes; their gradient is the mean square of each equation."""
+    net, points = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)), torch.rand(9, 2)
+    loss_fn = FusedResidualLoss(PDE("u", "t x", equations={"a": "u_t + u", "b": "u_x"}), backend)
+    loss_fn.equation_weights = nn.Parameter(torch.tensor([1.0, 2.0]))
+    found = copy.deepcopy(loss_fn).evaluate(net, points)
+    loss_fn(net, points).backward()
+    torch.testing.assert_close(loss_fn.equation_weights.grad, torch.stack(list(found.per_equation.values())))
+
+
+def test_equation_weights_keep_the_digits_of_a_tensor():
+    net, points = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)).double(), torch.rand(9, 2).double()
+    weights = torch.tensor([0.1], dtype=torch.float64)
+    found = FusedResidualLoss(PDE("u", "t x", equations="u_t"), equation_weights=weights).evaluate(net, points)
+    torch.testing.assert_close(found.loss, 0.1 * found.per_equation["equation"], rtol=1e-14, atol=0)
+
+
 def test_evaluate():
     pde = PDES["navier_stokes"]
     net, points = case(pde)

@@ -70,6 +70,10 @@ BAD = {
     "data gradient": (lambda: forced(data={"f": torch.ones(9, requires_grad=True)}), r"Use .detach\(\)"),
     "weights list": (lambda: loss(point_weights=[1.0] * 9), "must be a tensor; got list"),
     "equation weights text": (lambda: loss(equation_weights="ab"), "2 finite numbers >= 0"),
+    "trained equation weights": (
+        lambda: loss(equation_weights=torch.ones(2, requires_grad=True)),
+        "without gradient.* loss_fn.equation_weights = weights",
+    ),
     "backend type": (lambda: loss(backend=None), "unknown `backend`; got None"),
     "lazy": (lambda: loss(net=nn.Sequential(nn.LazyLinear(2))), r"Call net\(points\) once"),
     "tuple": (lambda: loss(net=nn.LSTM(2, 2)), "got tuple"),
