@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pinnfuse.bench import suite
+
 
 def log(report: dict[str, Any], folder: Path) -> None:
     """One run in `folder/wandb`: a table of all rows, the picture, and the settings; offline without an account."""
@@ -25,5 +27,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     """Quantiles as columns of their own: `ms_median`, ..."""
     found: dict[str, Any] = {}
     for key, value in row.items():
+        if key == "goals":
+            value = suite.told(value)
         found |= {f"{key}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
     return found

@@ -126,6 +126,12 @@ def get(name: str) -> tuple[Entry, ...]:
     return SUITES[name]
 
 
+def told(goals: Sequence[Row]) -> str:
+    """Judged goals of a row, for people."""
+    met = {True: "met", False: "missed", None: "not measured"}
+    return "; ".join(f"{goal['text']}: {met[goal['met']]}" for goal in goals)
+
+
 def judge(rows: Sequence[Row], entries: Sequence[Entry]) -> None:
     """Into ours of these rows of one case: `goals`, if the case is one of the entries."""
     for row in rows:

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pinnfuse.bench import suite
+
 _COLUMNS = ("ms (20..80 %)", "graph ms", "x ours", "MB", "x ours", "TFLOP/s", "error")
 
 
@@ -24,6 +26,8 @@ def show(rows: Sequence[dict[str, Any]], console: Console) -> None:
         if ours:
             case = f"{row['name']} {row['width']}x{row['depth']}, {row['points']:,} points, {row['precision']}"
             table.add_row(f"[bold]{case}[/]")
+            if row.get("goals"):
+                table.add_row(f"  [italic]{suite.told(row['goals'])}[/]")
         engine = f"  [bold]{escape(row.get('path', 'pinnfuse'))}[/]" if ours else f"  {row['engine']}"
         table.add_row(engine, *(_numbers(row) if "ms" in row else _reason(row)))
     console.print(table)

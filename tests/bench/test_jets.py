@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from pinnfuse import BackendUnavailable, FusedResidualLoss
-from pinnfuse.bench import Settings, engines, measurement, peers, run, suite, timing
+from pinnfuse.bench import Settings, engines, log, measurement, peers, run, suite, timing
 from pinnfuse.bench.cases import PDES, Case
 from pinnfuse.cli.main import main
 from tests.tracking.offline import read
@@ -175,7 +175,7 @@ def test_what_ran_out_of_memory_beside_others_is_tried_again(monkeypatch: pytest
     assert "ms" in ours and "ms" in peer and "skipped" not in peer
 
 
-def test_a_suite_gets_ready_side_by_side(tmp_path: Path) -> None:
+def test_a_suite_gets_ready_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = "--suite quick --ready 2 --seconds 0.01 --device cpu"
     assert main(["bench", "jets", *options.split(), "--out", str(tmp_path)]) == 0
     (folder,) = tmp_path.iterdir()
@@ -191,6 +191,8 @@ def test_a_suite_gets_ready_side_by_side(tmp_path: Path) -> None:
         case = [row for row in rows if entry.describes(row)]
         assert case[0]["goals"] == [goal.judged(case) for goal in entry.goals]
         assert not any("goals" in row for row in case[1:])
+    assert "1x torch.compile: not measured" in capsys.readouterr().out
+    assert log._flat(rows[2])["goals"].endswith("; 1x torch.compile: not measured")
     assert "times_ours" not in rows[0] and rows[1]["times_ours"] > 0
 
 
