@@ -179,16 +179,22 @@ class FusedResidualLoss(ResidualModule):
         recognised = backends.recognised(net, points, caller)
         plan_ = plan(self.pde)
         choice = backends.Choice("torch", "closed form", "the Jacobian of the residuals", recognised)
-        with torch.enable_grad():  # weights may be functions of the parameters
+        with torch.enable_grad(), precisions.no_autocast(points.device.type):  # weights: functions of the parameters
             engine = self._engine(net, points, plan_, choice)
             trained = self.parameter_values()
         assert isinstance(engine, ClosedFormEngine)
         task = LossTask(plan_, points.detach(), self.constants, trained, columns, self.equation_weights)
-        for rows, r, by_operand, by_trained in engine.linearise(task):
-            tensors = [*engine.operands, *trained.values()]
-            jacobian = chain_rule(tensors, [*by_operand, *by_trained], parameters)
-            weight = scale[rows].reshape(-1)
-            yield r.reshape(-1) * weight, jacobian.flatten(0, 1).mul_(weight[:, None])
+        tensors, chunks = [*engine.operands, *trained.values()], engine.linearise(task)
+        precision = precisions.resolve(self.precision, points.dtype)
+        while True:
+            with precisions.no_autocast(points.device.type), precisions.torch_matmul(precision):  # not while it waits
+                if (chunk := next(chunks, None)) is None:
+                    return
+                rows, r, by_operand, by_trained = chunk
+                jacobian = chain_rule(tensors, [*by_operand, *by_trained], parameters)
+                weight = scale[rows].reshape(-1)
+                found = r.reshape(-1) * weight, jacobian.flatten(0, 1).mul_(weight[:, None])
+            yield found
 
     @torch.no_grad()
     def weighted_residuals(

@@ -9,6 +9,7 @@ from torch import nn
 
 import pinnfuse
 from pinnfuse import PDE, FusedResidualLoss, Parameter
+from pinnfuse.jets import ClosedFormEngine
 from tests.jets.networks import RECOGNISED, Attention, stack
 
 PDES = {
@@ -318,6 +319,45 @@ def test_autocast_is_off_inside():
         cast = FusedResidualLoss(pde, backend="torch")(net, points)
     assert cast.dtype == torch.float32
     assert cast.item() == plain.item()
+
+
+@pytest.mark.parametrize("network", ["stack", "layer_norm"])
+def test_autocast_is_off_in_a_backward_inside_of_it(network):
+    between = [nn.LayerNorm(8)] if network == "layer_norm" else []
+    net, points = nn.Sequential(nn.Linear(2, 8), *between, nn.Tanh(), nn.Linear(8, 1)), torch.rand(9, 2)
+    loss_fn = FusedResidualLoss(PDES["burgers"], backend="torch")
+    calls = (
+        lambda: loss_fn(net, points),
+        lambda: loss_fn.residuals(net, points).square().mean(),
+        lambda: pinnfuse.derivatives(net, points, ["u_xx"], fields="u", coordinates="t x")["u_xx"].square().mean(),
+        lambda: sum(jacobian.sum() for _, jacobian in loss_fn.linearise(net, points, list(net.parameters()))),
+    )
+    for call in calls if network == "stack" else calls[:3]:
+        found = []
+        for autocast in (False, True):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                value = call()
+                gradients = (
+                    torch.autograd.grad(value, trainable(net), materialize_grads=True) if value.requires_grad else ()
+                )
+            found.append([value, *gradients])
+        torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_a_backward_keeps_the_precision_of_its_forward(monkeypatch):
+    """Which was asked for; where `backward()` is called, torch has its own again."""
+    net, points, seen, true = stack(2, 1), torch.rand(9, 2), [], ClosedFormEngine.adjoint
+
+    def adjoint(*arguments):
+        seen.append(torch.get_float32_matmul_precision())
+        return true(*arguments)
+
+    monkeypatch.setattr(ClosedFormEngine, "adjoint", adjoint)
+    for precision in ("tf32", "float32", "bf16x3"):
+        residuals = FusedResidualLoss(PDES["burgers"], "torch", precision).residuals(net, points)
+        residuals.sum().backward()
+    assert seen == ["high", "highest", "medium"]
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_strided_points():

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pinnfuse import precision
 from pinnfuse.first_order import first_order_only
 from pinnfuse.jets.engine import JetEngine, LossTask
 
@@ -58,11 +59,14 @@ class FusedLoss(torch.autograd.Function):
 
 
 class FusedJets(torch.autograd.Function):
-    """Operands -> requested channels [R, N]. The backward recomputes: nothing of size points x width is kept."""
+    """Operands -> requested channels [R, N]. The backward recomputes: nothing of size points x width is kept.
+
+    It does so in the precision of the forward, wherever `backward()` is called.
+    """
 
     @staticmethod
     def forward(ctx: Any, engine: JetEngine, points: Tensor, *operands: Tensor) -> Tensor:
-        ctx.engine = engine
+        ctx.engine, ctx.precision = engine, precision.resolve(None, points.dtype)
         ctx.save_for_backward(points, *operands)  # operands: so that autograd notices when one was changed in place
         return engine.outputs(points)
 
@@ -70,4 +74,5 @@ class FusedJets(torch.autograd.Function):
     @_first_order_only
     def backward(ctx: Any, gradient: Tensor):
         points = ctx.saved_tensors[0]
-        return None, None, *ctx.engine.adjoint(points, gradient, ctx.needs_input_grad[2:])
+        with precision.no_autocast(points.device.type), precision.torch_matmul(ctx.precision):
+            return None, None, *ctx.engine.adjoint(points, gradient, ctx.needs_input_grad[2:])
