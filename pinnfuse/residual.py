@@ -217,7 +217,7 @@ class FusedResidualLoss(ResidualModule):
         plan_, choice = self._choice(net, points)
         memory, reason = None, choice.reason
         if choice.recognised is not None:
-            with torch.no_grad():
+            with torch.no_grad(), precisions.no_autocast(points.device.type):
                 engine = self._engine(net, points, plan_, choice)
             rows = min(points.shape[0], getattr(engine, "chunk", points.shape[0]))
             per_point = bytes_per_point(choice.recognised.program, plan_.space, points.element_size())

@@ -344,6 +344,15 @@ def test_autocast_is_off_in_a_backward_inside_of_it(network):
         torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("network", ["stack", "layer_norm"])
+def test_autocast_around_the_first_look_at_a_network_does_not_matter(network):
+    between = [nn.LayerNorm(8)] if network == "layer_norm" else []
+    net, points = nn.Sequential(nn.Linear(2, 8), *between, nn.Tanh(), nn.Linear(8, 1)), torch.rand(9, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        path = FusedResidualLoss(PDES["burgers"]).explain(net, points).path
+    assert path == ("closed form" if network == "stack" else "forward mode")
+
+
 def test_a_backward_keeps_the_precision_of_its_forward(monkeypatch):
     """Which was asked for; where `backward()` is called, torch has its own again."""
     net, points, seen, true = stack(2, 1), torch.rand(9, 2), [], ClosedFormEngine.adjoint

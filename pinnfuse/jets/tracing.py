@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pinnfuse.checks import modules_of
 from pinnfuse.jets.reads import Reads
+from pinnfuse.precision import no_autocast
 
 
 class NotRecognised(Exception):
@@ -60,6 +61,8 @@ def _traced(net: nn.Module, in_width: int) -> tuple[fx.Graph, Reads]:
             warnings.catch_warnings(),
             torch.inference_mode(False),
             torch.enable_grad(),
+            no_autocast("cpu"),
+            no_autocast("cuda"),
             reads.watching(net),
             draws,
         ):

@@ -17,6 +17,7 @@ from pinnfuse.jets.forward_mode import forward_mode_outputs
 from pinnfuse.jets.nested import call, nested_outputs
 from pinnfuse.jets.space import MultiIndex
 from pinnfuse.jets.tracing import fingerprint
+from pinnfuse.precision import no_autocast
 
 
 def forward_mode_obstacle(net: nn.Module, points: Tensor, indices: tuple[MultiIndex, ...]) -> str:
@@ -40,7 +41,7 @@ _tried: WeakKeyDictionary[nn.Module, dict] = WeakKeyDictionary()
 
 
 def _compare(net: nn.Module, points: Tensor, indices: tuple[MultiIndex, ...]) -> str:
-    with torch.inference_mode(False):
+    with torch.inference_mode(False), no_autocast(points.device.type):
         few = points.detach()[:POINTS].clone()
         if len(few) == 1:
             few = torch.cat([few, few * 1.01 + 0.01])
