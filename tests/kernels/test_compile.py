@@ -69,7 +69,8 @@ def compiled(script, case, tmp_path, root):
 )
 def test_schedules_compile_without_a_card(case, tmp_path, root):
     rows = compiled(GATED, case, tmp_path, root)
-    assert len(rows) >= 8
+    products = [row for row in rows if row["kernel"] == "product_kernel"]
+    assert len(rows) - len(products) >= 7 and bool(products) == (case[2] != "float64")  # those are cuBLAS'
     for row in rows:
         assert 0 < row["registers"] <= 255
         assert row["shared"] <= SHARED_KB[case[0]] * 1024, row

@@ -90,8 +90,9 @@ def test_an_eigenmode_decays_by_the_exact_factor_over_1000_steps(where):
     assert torch.allclose(found, factor * x.sin(), rtol=0, atol=1e-6 * factor)
 
 
-def test_one_step_a_launch_where_rows_are_wider(where):
-    grid = Grid("x y", (0.5, 0.7), boundary={"x": "one-sided", "y": (Dirichlet(1.0), Neumann(0.5))}, order=4)
+@pytest.mark.parametrize("x, order", [("one-sided", 2), ("periodic", 4), ((Neumann(0.5), Dirichlet(1.0)), 4)])
+def test_one_step_a_launch_where_rows_are_wider(where, x, order):
+    grid = Grid("x y", (0.5, 0.7), boundary={"x": x, "y": (Dirichlet(1.0), Neumann(0.5))}, order=order)
     u0 = torch.randn(2, 9, 20, dtype=torch.float64, device=where)
     ours, plain = (heat(u0, grid, diffusivity=1.0, dt=1e-3, steps=2, backend=b) for b in ("triton", "torch"))
     assert torch.allclose(ours, plain, rtol=0, atol=1e-13)
