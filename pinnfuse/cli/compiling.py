@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    import torch
+
     from pinnfuse.kernels.absent import Compiled
 
 
@@ -36,17 +38,22 @@ def parser() -> ArgumentParser:
 
 def run(options: Namespace, console: Console) -> int:
     """Compile, and show what was compiled; returns the exit status."""
+    import torch
+
+    from pinnfuse import precision as precisions
     from pinnfuse.kernels.absent import card
 
     if options.points < 1:
         raise ValueError(f"--points: expected a positive integer; got {options.points}.")
+    dtype = torch.float64 if options.precision == "float64" else torch.float32
+    precisions.resolve(options.precision, dtype, "pinnfuse compile")
     with console.status(f"compiling for {options.card}"), card(options.card) as compiled:
-        _steps(options)
+        _steps(options, dtype)
     _show(compiled, console)
     return 0
 
 
-def _steps(options: Namespace) -> None:
+def _steps(options: Namespace, dtype: torch.dtype) -> None:
     """Every way in which a training asks for a loss: with and without weights of the points, and residuals alone."""
     import torch
 
@@ -54,10 +61,8 @@ def _steps(options: Namespace) -> None:
 
     problem = problems.get(options.pde, options.problem)
     sizes = {name: options[name] for name in ("width", "depth") if options[name] is not None}
-    dtype = torch.float64 if options.precision == "float64" else torch.float32
     net = models.for_problem(problem, options.model, **sizes).to("cuda", dtype)
-    precision = None if dtype == torch.float64 else options.precision
-    loss = FusedResidualLoss(problem.pde, backend="triton", precision=precision).to("cuda", dtype)
+    loss = FusedResidualLoss(problem.pde, backend="triton", precision=options.precision).to("cuda", dtype)
     low, high = torch.tensor([problem.domain.bounds[c] for c in problem.pde.coordinates], dtype=dtype).unbind(1)
     points = low + (high - low) * torch.rand(options.points, len(low), dtype=dtype)
     data = {name: torch.zeros(len(points), dtype=dtype) for name in problem.pde.data}

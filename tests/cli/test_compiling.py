@@ -27,3 +27,8 @@ def test_an_unknown_card_is_one_line(capsys):
 def test_a_wrong_number_of_points_is_one_line(capsys):
     assert main(["compile", "--card", "h200", "--pde", "burgers", "--points", "-5"]) == 1
     assert "--points: expected a positive integer; got -5" in capsys.readouterr().err
+
+
+def test_an_unknown_precision_is_one_line(capsys):
+    assert main(["compile", "--card", "h200", "--pde", "burgers", "--precision", "fp8"]) == 1
+    assert "pinnfuse compile: `precision` must be" in capsys.readouterr().err
