@@ -138,6 +138,9 @@ class Plan:
 
     def __init__(self, todo: Sequence[Stage], cards: Sequence[str], end: float, jobs: int):
         self.todo, self.cards, self.end, self.jobs = list(todo), list(cards), end, jobs
+        for stage in self.todo:
+            if len(self.cards) < stage.cards:  # no time is kept for them
+                stage.state = f"needs {stage.cards} cards"
 
     def cards_of(self, stage: Stage) -> list[str]:
         """Trainings that want a card of their own get the last; timings on all begin with the first."""
@@ -161,9 +164,6 @@ class Plan:
         return None
 
     def _may(self, stage: Stage, running: Sequence[Stage], now: float) -> bool:
-        if len(self.cards) < stage.cards:
-            stage.state = f"needs {stage.cards} cards"
-            return False
         mine = set(self.cards_of(stage))
         here = [s for s in running if mine & set(self.cards_of(s))]
         if now + 0.3 * stage.seconds > self.deadline(stage):

@@ -1,5 +1,6 @@
 """`benchmarks/reproduce.py`: every command of its plan is accepted; stages run in order and company as they should."""
 
+import dataclasses
 import importlib.util
 import json
 import shlex
@@ -106,6 +107,16 @@ def test_what_is_late_is_ended_and_time_for_timings_is_kept(reproduce, tmp_path,
     states = {name: stage["state"] for name, stage in found.items()}
     assert states == {"endless": "cut off", "stubborn": "cut off", "wrong": "failed", "clock": "passed"}
     assert found["endless"]["took"] < 11.5 and found["wrong"]["status"] == 3 and found["stubborn"]["status"] == -9
+
+
+def test_no_time_is_kept_for_what_cannot_run(reproduce, root):
+    todo = reproduce.stages(root / "benchmarks" / "reproduce.yaml", {"out": "out", "files": "files"})
+    for cards, kept in ((("0",), 490.0), (("0", "1"), 810.0)):
+        plan = reproduce.Plan([dataclasses.replace(stage) for stage in todo], cards, 1700.0, 6)
+        checks = [stage for stage in plan.todo if stage.kind == "check"]
+        assert {plan.deadline(stage) for stage in checks} == {1700.0 - kept - reproduce.GRACE}
+        torus = next(stage for stage in plan.todo if stage.name == "torus")
+        assert plan.deadline(torus) >= torus.seconds
 
 
 def test_what_cannot_run_says_why(reproduce, tmp_path):
