@@ -14,7 +14,7 @@ from pinnfuse.errors import BackendUnavailable
 from pinnfuse.metrics import RelativeL2
 from pinnfuse.models.pinn import Diverged, NonFiniteLoss
 from pinnfuse.models.problem_loss import ProblemLoss
-from pinnfuse.training import cli
+from pinnfuse.training import cli, threads
 from pinnfuse.training.folder import read_checkpoint, run_folder
 from pinnfuse.training.main import main
 from pinnfuse.training.marching import make_run
@@ -444,10 +444,18 @@ def test_what_takes_time_before_the_first_step_is_said(start):
     said = []
     run = start("run", "--max-steps", "2")
     run.prepare(said.append)
-    assert ["reference" in said[0], "threads" in said[-1]] == [True, True]
+    assert len(said) == 1 and "reference" in said[0]
     assert run.config.threads == torch.get_num_threads()  # OMP_NUM_THREADS says it
     go(run)
     assert cli.load(run.folder / "config.yaml").threads == torch.get_num_threads()
+
+
+def test_a_trial_of_threads_is_said_where_nobody_chose_their_number(start, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    said = []
+    with threads.restored():
+        start("run", "--max-steps", "2").prepare(said.append)
+    assert ["reference" in said[0], "threads" in said[1]] == [True, True]
 
 
 def test_a_resumed_run_says_what_it_changes_and_refuses_what_does_not_fit(start, capsys, tmp_path):
