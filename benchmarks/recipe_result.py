@@ -1,8 +1,8 @@
 """One file a trained run for `benchmarks/results/<card>/training/recipes`: recipe_result.py OUT RUN [RUN ...]
 
 Of each run folder, `summary.json`, `config.yaml` and `metrics.csv` become `OUT/<name of the run>.json`: what was asked
-for, how it ended, and the curve of loss and errors against seconds of `fit`. `benchmarks/against_files.py` adds errors
-against files (`against_files.json` in the run's folder), which are copied along.
+for, the last errors, and the curve of loss and errors against seconds of `fit`. Errors against files, which
+`benchmarks/against_files.py` leaves in the run's folder, are copied along.
 """
 
 from __future__ import annotations
@@ -28,24 +28,13 @@ def result(run: Path) -> dict[str, Any]:
     summary = json.loads((run / "summary.json").read_text())
     config = yaml.safe_load((run / "config.yaml").read_text())
     found: dict[str, Any] = {"pde": config["pde"], "problem": config.get("problem"), "model": config["model"]}
-    found |= {key: summary[key] for key in KEPT} | {"end": end(config, summary)}
+    found |= {key: summary[key] for key in KEPT}
     found["goal"] = config["training"].get("target_error")
     found["options"] = {key: config[key] for key in ("options", "network", "training")}
     against = run / "against_files.json"
     if against.is_file():
         found["against_files"] = json.loads(against.read_text())
     return found | {"columns": ["seconds", "step", "loss", "rel_l2"], "curve": curve(run / "metrics.csv")}
-
-
-def end(config: dict[str, Any], summary: dict[str, Any]) -> str:
-    """Why it ended."""
-    goal, limit = config["training"].get("target_error"), config["training"].get("max_seconds")
-    if goal is not None and summary["rel_l2"] and min(summary["rel_l2"].values()) <= goal:
-        return "stopped at its goal"
-    if limit is not None and summary["seconds"] >= limit:
-        return "stopped at its limit of time"
-    planned = sum(phase["steps"] for phase in config["training"]["phases"])
-    return "all steps" if summary["steps"] >= planned else "stopped before its end"
 
 
 def curve(path: Path) -> list[list[Any]]:

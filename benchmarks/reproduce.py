@@ -1,6 +1,6 @@
-"""Everything that only a card can show, in one go: checks, trainings, then timings with nothing beside them.
+"""What a card has to show, in one go: checks, trainings, then timings with nothing beside them.
 
-    python benchmarks/reproduce.py OUT [--seconds 1700] [--files FOLDER] [--only a,b] [--skip c] [--list true]
+    python benchmarks/reproduce.py OUT [--seconds 1700] [--files FOLDER] [--only a,b] [--skip c] [--show true]
 
 Stages are those of `benchmarks/reproduce.yaml`. Checks and trainings run side by side, timings alone on their cards,
 and what timings may take is kept free at the end: what is not over by then is ended by SIGTERM. After each stage
@@ -64,16 +64,27 @@ class Stage:
 
 
 def stages(path: Path, values: dict[str, str]) -> list[Stage]:
-    """Of the file, all cases of `each` written out; `values` are those of {out} and {files}."""
+    """Of the file, all cases of `each` written out; `values` are those of {out} and {files}.
+
+    A timing with `ready` has a check of the same command before it, so that nothing is compiled while it is timed.
+    """
     found = []
     for key, given in yaml.safe_load(path.read_text()).items():
         run, name, cases = given.pop("run"), given.pop("name", key), given.pop("each", [{}])
+        ready = given.pop("ready", 0.0)
         if isinstance(cases, dict):  # every combination
             cases = [dict(zip(cases, values, strict=True)) for values in itertools.product(*cases.values())]
         for case in cases:
             full = name.format(**case)
-            found.append(Stage(full, " ".join(run.format(**values, **case, name=full).split()), **given))
+            if ready:
+                apart = values | {"out": f"{values['out']}/ready"}
+                found.append(Stage(f"{full}_ready", _filled(run, ready, apart, case, full), "check", ready))
+            found.append(Stage(full, _filled(run, given["seconds"], values, case, full), **given))
     return found
+
+
+def _filled(run: str, seconds: float, values: dict[str, str], case: dict[str, object], name: str) -> str:
+    return " ".join(run.format(**values, **case, name=name, patience=f"{0.6 * seconds:g}").split())
 
 
 class Job:
@@ -217,7 +228,7 @@ def collect(out: Path, card: str, todo: Sequence[Stage]) -> None:
         shared = f"shared with up to {beside} other processes" if beside else "alone"
         found = json.loads(path.read_text())
         path.write_text(path.read_text().replace("{\n", f'{{\n  "card": {json.dumps(shared)},\n', 1))
-        print(f"{run.name}: {found['end']}, {found['rel_l2']}, {found['seconds']:.1f} s", flush=True)
+        print(f"{run.name}: {found['rel_l2']}, {found['steps']} steps, {found['seconds']:.1f} s", flush=True)
 
 
 def chosen(todo: Sequence[Stage], only: str, skip: str) -> Iterator[Stage]:
@@ -238,7 +249,7 @@ def main(
     jobs: int = 6,
     cards: int | None = None,
     plan: str = str(ROOT / "benchmarks" / "reproduce.yaml"),
-    list: bool = False,
+    show: bool = False,
 ) -> None:
     """Run the stages.
 
@@ -251,7 +262,7 @@ def main(
         jobs: most stages at a time.
         cards: how many to use; all that there are.
         plan: the stages.
-        list: show them, run nothing.
+        show: the commands, and run nothing.
     """
     import torch
 
@@ -266,7 +277,7 @@ def main(
             stage.state = f"no file {stage.file}"
         if shutil.which(words(stage.run)[0]) is None:
             stage.state = f"no {words(stage.run)[0]}"
-    if list:
+    if show:
         for stage in todo:
             print(f"{stage.kind:8} {stage.seconds:5.0f} s  {stage.name:32} {stage.run}")
         return

@@ -132,6 +132,19 @@ def test_what_cannot_run_says_why(reproduce, tmp_path):
     assert interval(tmp_path, "early")[1] < interval(tmp_path, "late")[0]
 
 
+def test_a_timing_is_compiled_before_by_the_same_command(reproduce, tmp_path):
+    path = tmp_path / "plan.yaml"
+    path.write_text("clock: {kind: timing, seconds: 5, ready: 20, run: 'python -V {out} {patience}'}")
+    check, clock = reproduce.stages(path, {"out": "results", "files": ""})
+    assert (check.name, check.kind, check.seconds, check.run) == (
+        "clock_ready",
+        "check",
+        20,
+        "python -V results/ready 12",
+    )
+    assert (clock.name, clock.kind, clock.seconds, clock.run) == ("clock", "timing", 5, "python -V results 3")
+
+
 def test_a_kind_that_is_none(reproduce):
     with pytest.raises(ValueError, match="check, training or timing; got 'test'"):
         reproduce.Stage("a", "python -V", "test", 1.0)
@@ -157,7 +170,7 @@ def test_trained_runs_become_files_of_results(reproduce, root, tmp_path):
     stage.beside = ["a", "b", "a"]
     reproduce.collect(tmp_path, "card", [stage])
     found = json.loads((tmp_path / "card" / "training" / "recipes" / "heat.json").read_text())
-    assert found["card"] == "shared with up to 2 other processes" and found["end"] == "stopped before its end"
+    assert found["card"] == "shared with up to 2 other processes"
     summary = json.loads((run / "summary.json").read_text())
     assert found["curve"][-1][1] == 8 and found["curve"][-1][3]["u"] == pytest.approx(summary["rel_l2"]["u"])
     assert [row[1] for row in found["curve"]] == [2, 4, 6, 8]
